@@ -9,7 +9,7 @@ calm: ROUNDS = 10
 # What make test-spark runs on.
 PYSPARK ?= 4.2
 # Which of them.
-ONLY ?= tests/spark
+ONLY ?= packages/kadence-spark/tests
 # How long make soak begins new rounds.
 MINUTES ?= 10
 # How many simulations make soak-work and make soak-alphabet run, and how many stories make attack-work.
@@ -19,17 +19,22 @@ PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.1
 VENV := .venv
 RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip --disable-pip-version-check -q
+PACKAGES := $(addprefix packages/,kadence kadence-schemas kadence-broker kadence-spark kadence-cli)
+# The package whose tests make test runs; without it all of them, and those of several packages.
+PACKAGE ?=
+# Where `tests` is found by programs that are no tests: it is one package in as many folders.
+TESTS := $(CURDIR):$(subst $(eval ) ,:,$(addprefix $(CURDIR)/,$(PACKAGES)))
 # Compiled as they stand; setup.py has the same.
-ONE_SOURCE := $(addprefix src/kadence/,records/fetched.py consumer/_decoded_records.py $(addprefix consumer/fetch/, \
+ONE_SOURCE := $(addprefix packages/kadence/src/kadence/,records/fetched.py consumer/_decoded_records.py $(addprefix consumer/fetch/, \
 	_fetch_collector.py _iteration.py _partition_reader.py _steps.py))
 # What the installed package is made of; a change of one of these installs it again.
-BUILT_FROM := pyproject.toml setup.py $(shell find src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
+BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/kadence/setup.py $(shell find packages/kadence/src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
 .PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
-	@echo "make test            the tests (ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make test            the tests (PACKAGE=kadence-spark: of this package; ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make test-heavy      those of a minute each, and more parameters, which make test leaves out"
 	@echo "make calm            make test ROUNDS times (10), every second time beside a load of 8: a line each, and what failed"
 	@echo "make durations       the tests again, and how long each file takes, by which runs are ordered"
@@ -81,7 +86,7 @@ test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
 test: $(VENV)/.has-test
-	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(ARGS)
+	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(if $(PACKAGE),packages/$(PACKAGE)/tests) $(ARGS)
 
 calm: $(VENV)/.has-test
 	@$(RUN) tools/calm.py --rounds $(ROUNDS) -- $(ARGS)
@@ -109,7 +114,7 @@ attack: $(VENV)/.has-test
 	@$(RUN) tools/attack.py $(ARGS)
 
 hold: $(VENV)/.has-test
-	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest tests/consumer/test_native_heartbeat.py -q -rP $(ARGS) || exit 1; done
+	@for seconds in 15 30; do KADENCE_HOLD=$$seconds $(RUN) -m pytest packages/kadence/tests/consumer/test_native_heartbeat.py -q -rP $(ARGS) || exit 1; done
 
 kill-spark: $(VENV)/.has-test
 	@$(RUN) tools/kill_$(if $(filter topic,$(SINK)),transactions,spark).py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
@@ -135,7 +140,7 @@ coverage: $(VENV)/.has-test
 check-browser: $(VENV)/.has-test
 	@command -v chromium-headless-shell >/dev/null || { apt-get update && \
 		apt-get install -y --no-install-recommends chromium-headless-shell; } >/dev/null
-	@$(RUN) -m pytest tests/cli/top/test_browser.py $(ARGS)
+	@$(RUN) -m pytest packages/kadence-cli/tests/cli/top/test_browser.py $(ARGS)
 
 check-memory: $(VENV)/.has-test
 	@$(RUN) tools/check_memory.py $(ARGS)
@@ -189,7 +194,7 @@ bench-work: $(VENV)/.has-test
 	@$(RUN) bench/work.py $(ARGS)
 
 parity-groups: $(VENV)/.has-test
-	@$(RUN) -m tests.interop.sequences $(ARGS)
+	@PYTHONPATH=$(TESTS) $(RUN) -m tests.interop.sequences $(ARGS)
 
 test-franz-go: $(VENV)/.has-test
 	@$(RUN) tools/peer_suites.py franz-go $(ARGS)
@@ -198,13 +203,13 @@ test-librdkafka: $(VENV)/.has-test
 	@$(RUN) tools/peer_suites.py librdkafka $(ARGS)
 
 parity-json: $(VENV)/.has-test
-	@$(RUN) -m tests.spark.decode.parity $(ARGS)
+	@PYTHONPATH=$(TESTS) $(RUN) -m tests.spark.decode.parity $(ARGS)
 
 parity-pushdown: $(VENV)/.has-test
-	@$(RUN) -m tests.spark.source.pushdown $(ARGS)
+	@PYTHONPATH=$(TESTS) $(RUN) -m tests.spark.source.pushdown $(ARGS)
 
 parity-schemas: $(VENV)/.has-test
-	@$(RUN) -m tests.registry.parity $(ARGS)
+	@PYTHONPATH=$(TESTS) $(RUN) -m tests.registry.parity $(ARGS)
 
 parity-spark: $(VENV)/.has-test
 	@$(RUN) bench/parity.py $(ARGS)
@@ -226,17 +231,18 @@ wheel: $(VENV)/.has-package $(if $(GLIBC),$(VENV)/.has-zig)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache
-	find src \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+	rm -rf packages/*/build
+	find packages \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
 
 # Each stamp says what the environment holds; demo's own needs are fewer than the tests'.
 $(VENV)/.has-demo: $(BUILT_FROM) | $(RUN)
 	@echo "installing Kadence and what the demo needs into $(VENV) (Spark is large: minutes the first time)"
-	@$(PIP) install --editable '.[demo]' || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@$(PIP) install $(addprefix --editable ,$(PACKAGES)) --group demo || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@
 
 $(VENV)/.has-test: $(BUILT_FROM) | $(RUN)
 	@echo "installing Kadence and what its tests need into $(VENV) (Spark is large: minutes the first time)"
-	@$(PIP) install --editable '.[demo]' --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
+	@$(PIP) install $(addprefix --editable ,$(PACKAGES)) --group dev || { echo "installing failed: see pip's last lines above" >&2; exit 1; }
 	@touch $@ $(VENV)/.has-demo
 
 $(VENV)/.has-site: pyproject.toml | $(RUN)

@@ -120,7 +120,7 @@ def ours(fsync: str | None) -> Iterator[str]:
 @contextmanager
 def kafkas() -> Iterator[str]:
     """The address of Apache Kafka."""
-    from kadence.testing.kafka import Kafka
+    from kadence_testing.kafka import Kafka
 
     with Kafka() as kafka:
         yield kafka.bootstrap_servers

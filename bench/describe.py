@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 from kadence import Admin
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 MADE_AT_ONCE = 500
 

@@ -23,6 +23,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent.parent
+NEEDED = ("kadence", "kadence-schemas", "kadence-broker", "kadence-cli")
+"""What the README's snippets take."""
 ADDRESS = "localhost:9092"
 """Of the broker in the README's first snippet."""
 
@@ -70,8 +72,8 @@ def first_line(text: str, command: list[str | Path], **environment: str) -> floa
 
 def kafka(stack: ExitStack) -> str:
     """A real Kafka that runs; its address."""
-    sys.path.insert(0, str(HERE / "src"))
-    from kadence.testing.kafka import Kafka
+    sys.path[:0] = map(str, sorted(HERE.glob("packages/*/src")))
+    from kadence_testing.kafka import Kafka
 
     started = time.monotonic()
     servers = stack.enter_context(Kafka()).bootstrap_servers
@@ -117,10 +119,13 @@ def main() -> None:
         before = worked()
         total = timed("git clone", ["git", "clone", "--quiet", "--depth=1", f"file://{HERE}", clone])
         total += timed("python -m venv", [sys.executable, "-m", "venv", clone / ".venv"])
-        what, where = "pip install .", clone
+        what, where = "pip install packages/kadence ...", [clone / "packages" / name for name in NEEDED]
         if asked.wheel is not None:
-            what, where = f"pip install {asked.wheel.name}", asked.wheel.resolve()
-        total += timed(what, [*pip, *cache, where], **alone)
+            what, where = (
+                f"pip install {asked.wheel.name} ...",
+                [asked.wheel.resolve(), *(clone / "packages" / name for name in NEEDED[1:])],
+            )
+        total += timed(what, [*pip, *cache, *where], **alone)
         if asked.broker == "kafka":
             write(python, servers, **alone)
             total += first_line("README's first record", [python, "-c", first_snippet(servers)], **alone)

@@ -19,12 +19,12 @@ import pyarrow as pa
 from google.protobuf import descriptor_pb2, message_factory
 
 from harness.flights import departures
-from kadence.registry.columns.avro import AvroFormat, parsed
-from kadence.registry.columns.protobuf import ProtobufFormat
-from kadence.registry.descriptors import Messages
-from kadence.registry.schemas import ResolvedSchema
-from kadence.spark.decode.json_shapes import Rules
-from kadence.spark.decode.json_values import JsonFormat
+from kadence_schemas.columns.avro import AvroFormat, parsed
+from kadence_schemas.columns.protobuf import ProtobufFormat
+from kadence_schemas.descriptors import Messages
+from kadence_schemas.schemas import ResolvedSchema
+from kadence_spark.decode.json_shapes import Rules
+from kadence_spark.decode.json_values import JsonFormat
 
 ROWS = 8_000
 FIELDS: dict[str, tuple[str, int, pa.DataType]] = {

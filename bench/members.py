@@ -88,7 +88,7 @@ def ours(settings: Mapping[str, str]) -> Iterator[Server]:
 @contextmanager
 def kafkas(settings: Mapping[str, str]) -> Iterator[Server]:
     """Apache Kafka, as it runs in earnest: with both compilers."""
-    from kadence.testing.kafka import Kafka
+    from kadence_testing.kafka import Kafka
 
     with Kafka(settings, jvm_options=("-Xms1g", "-Xmx1g")) as kafka:
         yield Server("kafka", kafka.bootstrap_servers, kafka.pid)

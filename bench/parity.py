@@ -29,8 +29,8 @@ from typing import Any
 from conformity.checks import CHECKS, Back, Check, Differs, Do, Expected, Read, Refused, Same, Stream
 from conformity.lives import REASONS, RealLife
 from conformity.topics import ACTIONS, SETUPS, World
-from kadence.spark.checkpoints import rewrite_for_connector
-from kadence.testing.kafka import KAFKA_VERSION, Kafka
+from kadence_spark.checkpoints import rewrite_for_connector
+from kadence_testing.kafka import KAFKA_VERSION, Kafka
 from spark import SPARK_VERSION, connector_jars, environment
 
 HERE = Path(__file__).resolve().parent

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kadence.errors import ConfigError
-from kadence.testing.kafka import free_ports
+from kadence_testing.kafka import free_ports
 
 PARTITIONS = 8
 CITIES = ("Oslo", "Lima", "Pune", "Kyiv")

@@ -26,7 +26,7 @@ from pathlib import Path
 from harness.ground import Ground, real_kafka
 from harness.plan import Options, Row, beside_another, beside_other_pythons
 from harness.table import Goal, Table, goals_table, write_section
-from kadence.testing.kafka import KAFKA_VERSION
+from kadence_testing.kafka import KAFKA_VERSION
 
 ROWS = (
     "polls",

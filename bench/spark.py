@@ -27,12 +27,13 @@ from pathlib import Path
 from harness.flights import COLUMNS, departures
 from harness.table import write_section
 from harness.topics import benchmark_kafka, fill, fill_with
-from kadence.testing.kafka import KAFKA_VERSION
-from kadence.testing.maven import maven_jars
+from kadence_testing.kafka import KAFKA_VERSION
+from kadence_testing.maven import maven_jars
 
 SPARK_VERSION = "4.2.0"
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv-bench-spark"
+SOURCES = sorted(ROOT.glob("packages/*/src"))
 STAND_IN = ROOT / "bench" / "stand_in"
 # Spark brings the rest of the connector's dependencies itself.
 NEEDED_JARS = ("spark-sql-kafka", "kafka-clients", "commons-pool2")
@@ -87,10 +88,10 @@ def environment() -> Path:
         subprocess.run([*install, *packages], check=True)
         # Kadence comes from this tree as it stands there: building it again would replace what this process has loaded.
         [site] = ENVIRONMENT.glob("lib/python*/site-packages")
-        (site / "kadence.pth").write_text(f"{ROOT / 'src'}\n", encoding="utf-8")
+        (site / "kadence.pth").write_text("".join(f"{each}\n" for each in SOURCES), encoding="utf-8")
         ready.touch()
     # As pip leaves what it installs. Where PYTHONDONTWRITEBYTECODE is set each of Spark's processes would compile anew.
-    subprocess.run([str(python), "-m", "compileall", "-q", str(ROOT / "src")], check=True)
+    subprocess.run([str(python), "-m", "compileall", "-q", *map(str, SOURCES)], check=True)
     return python
 
 

@@ -66,7 +66,7 @@ def rows_of_first_batch(query: Any) -> int:
 def main() -> None:
     plan = json.loads(sys.argv[1])
     scratch = Path(plan["scratch"])
-    from kadence.spark.session import session
+    from kadence_spark.session import session
 
     settings = {"spark.ui.enabled": "false", "spark.log.level": "ERROR"}
     settings["spark.ui.showConsoleProgress"] = "false"

@@ -20,7 +20,7 @@ from collections import Counter
 from pathlib import Path
 
 from harness.topics import PARTITIONS, benchmark_kafka, fill
-from kadence.testing.kafka import KAFKA_VERSION
+from kadence_testing.kafka import KAFKA_VERSION
 from spark import ATTEMPTS, ENGINES, ROOT, SPARK_VERSION, connector_jars, environment
 
 RECORDS = 8_000

@@ -143,7 +143,7 @@ def main() -> None:
     plan = json.loads(sys.argv[1])
     from py4j.protocol import Py4JJavaError
 
-    from kadence.spark.session import session
+    from kadence_spark.session import session
 
     settings = {"spark.ui.enabled": "false", "spark.driver.memory": "3g", "spark.log.level": "ERROR"}
     if plan["jars"]:

@@ -30,10 +30,10 @@ from harness.members import ConsumerMember
 from kadence import Admin, TopicPartition
 from kadence.admin.manager import Asked
 from kadence.admin.network import Network
-from kadence.cli.top import gathering
-from kadence.cli.top.app import Top
-from kadence.cli.top.gathering import Gatherer, Round
 from kadence.connection.request import Request
+from kadence_cli.top import gathering
+from kadence_cli.top.app import Top
+from kadence_cli.top.gathering import Gatherer, Round
 from members import HEARTBEATS_S, ours, settings_of
 
 IN_TOPIC = 100

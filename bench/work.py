@@ -46,8 +46,8 @@ from harness.topics import PARTITIONS, create
 from kadence import Admin, Producer
 from kadence.errors import KafkaError, MissingDependencyError
 from kadence.java import cache_directory, find_java
-from kadence.testing.kafka import KAFKA_VERSION
-from kadence.testing.maven import maven_jars
+from kadence_testing.kafka import KAFKA_VERSION
+from kadence_testing.maven import maven_jars
 
 WORKERS = Path(__file__).resolve().parent / "workers"
 PARALLEL_CONSUMER = "io.confluent.parallelconsumer:parallel-consumer-core:0.5.3.3"

@@ -15,7 +15,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, from_json
 
-from kadence.spark import session
+from kadence_spark import session
 
 SERVERS = os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
 SCHEMA = "carrier string, origin string, dep_delay int"

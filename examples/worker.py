@@ -19,7 +19,7 @@ from prometheus_client import REGISTRY, MetricsHandler
 from kadence import Consumer, Record, Retry, stop_on_signals
 from kadence.metrics.prometheus import ClientCollector
 from kadence.otel import trace
-from kadence.registry import AvroDeserializer, SchemaRegistryClient
+from kadence_schemas import AvroDeserializer, SchemaRegistryClient
 
 SERVERS = os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
 REGISTRY_URL = os.environ.get("KADENCE_SCHEMA_REGISTRY", "http://localhost:8081")

@@ -9,9 +9,9 @@ from typing import Any
 from kadence import AsyncConsumer, Record, TopicPartition
 from kadence.consumer.events import Rebalance
 from kadence.consumer.shared_partition import NotFetchedReason
-from kadence.coordinator import ClassicGroup
-from kadence.coordinator.consumer.group import ConsumerGroup
-from kadence.testing.simulation import Program, Simulation, member
+from kadence_broker.coordinator import ClassicGroup
+from kadence_broker.coordinator.consumer.group import ConsumerGroup
+from kadence_testing.simulation import Program, Simulation, member
 
 __all__ = ["Group", "causes", "flowing", "order", "partitions", "rebalances", "revoked", "work"]
 

@@ -12,14 +12,14 @@ import pytest
 from examples.demo import command
 
 from kadence import publish_state
-from kadence.broker import Broker
-from kadence.cli.files import whole_file
-from kadence.cli.top import local
-from kadence.cli.top.memory import Memory
 from kadence.errors import ConfigError
 from kadence.java import _wrapped, cache_directory
 from kadence.own_files import check_own, new_file, own_directory
-from kadence.testing.maven import maven_jars
+from kadence_broker import Broker
+from kadence_cli.files import whole_file
+from kadence_cli.top import local
+from kadence_cli.top.memory import Memory
+from kadence_testing.maven import maven_jars
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="modes say nothing elsewhere")
 

@@ -2,7 +2,7 @@
 
 The calls are those of the classes in ``kadence.__all__``. What they take and return is read from their annotations,
 what they raise from the ``Raises:`` of their docstrings. The embedded broker's own values are imported from
-`kadence.broker`.
+`kadence_broker`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 
 import kadence
-import kadence.broker
+import kadence_broker
 
 CLASSES = [
     each for each in (getattr(kadence, name) for name in sorted(kadence.__all__)) if isinstance(each, type)
 ]
-BROKER = frozenset(kadence.broker.__all__)
+BROKER = frozenset(kadence_broker.__all__)
 
 
 @cache

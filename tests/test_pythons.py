@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 
 import pythons
+from layout import ROOT
 from pythons import NOT_FOUND, Outcome
 
 
@@ -88,9 +89,8 @@ def test_what_is_optional_has_the_versions_that_the_tests_presume() -> None:
 
 
 def test_what_is_run_is_there() -> None:
-    tests = Path(__file__).parent
-    assert all((tests / room).is_dir() for room in pythons.ROOMS)
-    assert (tests / pythons.FREE_THREADED).is_file()
+    assert all((ROOT / room).is_dir() for room in pythons.ROOMS)
+    assert (ROOT / pythons.FREE_THREADED).is_file()
 
 
 REPORT: Final = """<testsuites>

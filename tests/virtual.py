@@ -22,9 +22,9 @@ from typing import Any, Final, Self, TypeVar, cast
 from tests.consumer.support import Cluster
 
 from kadence import AsyncConsumer, AsyncProducer, Broker, Record
-from kadence.broker.cluster import Topic
-from kadence.broker.faults.injected import Injected, Observed
-from kadence.testing.simulation import Program, Simulation
+from kadence_broker.cluster import Topic
+from kadence_broker.faults.injected import Injected, Observed
+from kadence_testing.simulation import Program, Simulation
 
 __all__ = ["VirtualBroker", "VirtualCluster", "VirtualConsumer"]
 

@@ -30,7 +30,7 @@ class Rules:
     """How one module becomes its twin. The module has one class.
 
     Attributes:
-        folder: of both modules, within src/kadence. source, target: their names.
+        folder: of both modules, within packages/kadence/src/kadence. source, target: their names.
         awaited: calls that wait, as they are written, e.g. ``self._shell.run``.
         contexts: calls that give a context manager which waits.
         always_async: methods that are awaited whether they wait or not.

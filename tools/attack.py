@@ -31,6 +31,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from layout import add_tests_to_path
+
 if TYPE_CHECKING:
     from tests.fuzz.target import Story, Target
 
@@ -59,7 +61,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="kinds at a time (default 2)")
     parser.add_argument("--inside", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+    add_tests_to_path()
     if given.inside is not None:
         return _attack(given.kinds[0], given.seed, given.count, Path(given.inside))
     seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1, 2**31)

@@ -1,7 +1,7 @@
 """AddressSanitizer and UndefinedBehaviorSanitizer over the compiled code, while the collector lets other threads in.
 
     make check-memory
-    make check-memory ARGS="tests/records/test_fetched.py"
+    make check-memory ARGS="packages/kadence/tests/records/test_fetched.py"
 
 The extension is compiled for them below build/memory, and tests of records, arrivals, the appender, steps and JSON run
 on it; words in ARGS reach pytest in their place. Python takes all its memory by malloc then, so that the sanitizer sees
@@ -22,25 +22,25 @@ from typing import Final
 from sanitizing import ROOT, Sanitizer, given
 
 TESTS: Final = (
-    "tests/net/test_arrivals.py",
-    "tests/net/test_following.py",
-    "tests/net/test_repeating.py",
-    "tests/net/test_poller.py",
-    "tests/records/test_builder.py",
-    "tests/records/test_columns.py",
-    "tests/records/test_fetched.py",
-    "tests/records/test_memory_slice.py",
-    "tests/records/test_record.py",
-    "tests/records/test_spare.py",
-    "tests/records/test_used_again.py",
-    "tests/producer/test_accumulator.py",
-    "tests/producer/test_arrow_parity.py",
-    "tests/producer/test_short_way.py",
-    "tests/consumer/fetch/test_fetch_collector.py",
-    "tests/consumer/fetch/test_steps.py",
-    "tests/consumer/fetch/manager/test_following.py",
+    "packages/kadence/tests/net/test_arrivals.py",
+    "packages/kadence/tests/net/test_following.py",
+    "packages/kadence/tests/net/test_repeating.py",
+    "packages/kadence/tests/net/test_poller.py",
+    "packages/kadence/tests/records/test_builder.py",
+    "packages/kadence/tests/records/test_columns.py",
+    "packages/kadence/tests/records/test_fetched.py",
+    "packages/kadence/tests/records/test_memory_slice.py",
+    "packages/kadence/tests/records/test_record.py",
+    "packages/kadence/tests/records/test_spare.py",
+    "packages/kadence/tests/records/test_used_again.py",
+    "packages/kadence/tests/producer/test_accumulator.py",
+    "packages/kadence/tests/producer/test_arrow_parity.py",
+    "packages/kadence/tests/producer/test_short_way.py",
+    "packages/kadence/tests/consumer/fetch/test_fetch_collector.py",
+    "packages/kadence/tests/consumer/fetch/test_steps.py",
+    "packages/kadence/tests/consumer/fetch/manager/test_following.py",
     "tests/hostile/test_misfitting_answers.py",
-    "tests/spark/decode/test_json_rows.py",
+    "packages/kadence-spark/tests/spark/decode/test_json_rows.py",
 )
 
 _SANITIZER: Final = Sanitizer(

@@ -1,7 +1,7 @@
 """ThreadSanitizer over the native code: what threads do to the same memory without a lock between them.
 
     make check-threads
-    make check-threads ARGS="tests/consumer/test_async.py -k cancelled"
+    make check-threads ARGS="packages/kadence/tests/consumer/test_async.py -k cancelled"
 
 First tests/net/threads.c, a program of its own over the headers of the native heartbeat and the poller, where a mutex
 stands for the interpreter's lock. Then the extension, which is compiled for it below build/threads, on tests with
@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from layout import CLIENT
 from sanitizing import ROOT, Sanitizer, given, run, say
 
 _BUILD: Final = ROOT / "build" / "threads"
@@ -43,21 +44,21 @@ _SANITIZER: Final = Sanitizer(
     },
 )
 
-PROGRAM: Final = ROOT / "tests" / "net" / "threads.c"
+PROGRAM: Final = CLIENT / "tests" / "net" / "threads.c"
 PARTS: Final = ("heartbeats", "poller")
 """What the program can do, and must do without a report."""
 
 TESTS: Final = (
-    "tests/test_free_threaded.py",
-    "tests/net/test_native_heartbeat.py",
-    "tests/net/test_following.py",
-    "tests/net/test_repeating.py",
-    "tests/net/test_poller.py",
-    "tests/net/test_wakeup.py",
-    "tests/consumer/test_native_heartbeat.py",
-    "tests/consumer/test_async.py",
-    "tests/consumer/test_closing.py",
-    "tests/consumer/network_thread",
+    "packages/kadence/tests/test_free_threaded.py",
+    "packages/kadence/tests/net/test_native_heartbeat.py",
+    "packages/kadence/tests/net/test_following.py",
+    "packages/kadence/tests/net/test_repeating.py",
+    "packages/kadence/tests/net/test_poller.py",
+    "packages/kadence/tests/net/test_wakeup.py",
+    "packages/kadence/tests/consumer/test_native_heartbeat.py",
+    "packages/kadence/tests/consumer/test_async.py",
+    "packages/kadence/tests/consumer/test_closing.py",
+    "packages/kadence/tests/consumer/network_thread",
 )
 """Those with threads of their own. None loads librdkafka: its threads begin in a way that GCC 12's sanitizer does not
 see, and it crashes. None ends itself by a signal: the sanitizer puts handlers off."""
@@ -81,7 +82,7 @@ def compiled(folder: Path) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     made = folder / "threads"
     flags = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wno-unused-function", "-fsanitize=thread"]
-    headers = ROOT / "src" / "kadence" / "_native"
+    headers = CLIENT / "src" / "kadence" / "_native"
     done = run([compiler, *flags, f"-I{headers}", str(PROGRAM), "-o", str(made), "-lpthread"])
     if done.returncode and "tsan" in done.stderr:
         raise MissingError("gcc has no ThreadSanitizer: libtsan is not installed")

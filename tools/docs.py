@@ -13,31 +13,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, fields
 from enum import Enum
 from functools import partial
-from pathlib import Path
 from typing import Final, TypeVar
 
 from kadence import Consumer, MetricName, Producer, admin, config
-from kadence.broker.handlers import HANDLERS
-from kadence.broker.settings import Settings
-from kadence.cli.main import make_parser as command_line_parser
-from kadence.cli.where import FORMS
 from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, member_states
-from kadence.coordinator.classic import group
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
-from kadence.spark import option_names
-from kadence.spark.decode import options as decode_options
-from kadence.spark.lakehouse import options as lakehouse_options
-from kadence.spark.pipeline import model as pipeline_model
-from kadence.spark.pipeline.schema import schema_text
-from kadence.spark.sink import columns as sink_columns
-from kadence.spark.sink import options as sink_options
-from kadence.spark.source import options as spark_options
-from kadence.spark.source import schema as spark_schema
+from kadence_broker.coordinator.classic import group
+from kadence_broker.handlers import HANDLERS
+from kadence_broker.settings import Settings
+from kadence_cli.main import make_parser as command_line_parser
+from kadence_cli.where import FORMS
+from kadence_spark import option_names
+from kadence_spark.decode import options as decode_options
+from kadence_spark.lakehouse import options as lakehouse_options
+from kadence_spark.pipeline import model as pipeline_model
+from kadence_spark.pipeline.schema import schema_text
+from kadence_spark.sink import columns as sink_columns
+from kadence_spark.sink import options as sink_options
+from kadence_spark.source import options as spark_options
+from kadence_spark.source import schema as spark_schema
+from layout import ROOT, add_tests_to_path
 from reference_text import entry, names
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 NOTE = "<!-- Written by tools/docs.py; change the table in the code instead. -->"
 
@@ -125,7 +124,7 @@ def state_machines() -> str:
         ),
         table(member_states.TRANSITIONS),
         "## A classic group, in the coordinator",
-        "The broker's view, `kadence.coordinator.classic.group`, with Kafka's five states.",
+        "The broker's view, `kadence_broker.coordinator.classic.group`, with Kafka's five states.",
         table(group.NEXT, told=False),
         "## A transactional producer",
         (
@@ -139,7 +138,7 @@ def state_machines() -> str:
 
 def command_line() -> str:
     """The commands as their own help describes them."""
-    sys.path.insert(0, str(ROOT))
+    add_tests_to_path()
     from tests.cli.shapes import SHAPES
 
     fields = [
@@ -156,6 +155,7 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
+            "`pip install 'kadence[cli]'` brings it. "
             "`kadence COMMAND --help` prints the same. Commands write data to stdout, and messages for people to "
             "stderr."
         ),

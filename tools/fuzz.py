@@ -28,6 +28,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from layout import add_tests_to_path
+
 if TYPE_CHECKING:
     from tests.fuzz.target import Target
 
@@ -39,36 +41,36 @@ _LOAD: Final = 300
 """Seconds beyond its time after which a target's process is ended: it loads, and tries its seeds."""
 _MEMORY_MIB: Final = 2048
 
-_BROKER: Final = ("kadence.broker", "kadence.coordinator")
+_BROKER: Final = ("kadence_broker", "kadence_broker.coordinator")
 _MESSAGES: Final = ("kadence.wire", "kadence.protocol")
 _WATCHED: Final[dict[str, tuple[str, ...]]] = {
     "requests": _MESSAGES,
     "answers": _MESSAGES,
     "fetched": ("kadence.records",),
-    "produced": ("kadence.records", "kadence.broker.storage"),
+    "produced": ("kadence.records", "kadence_broker.storage"),
     "compressed": ("kadence.records",),
     "subscriptions": ("kadence.wire", "kadence.consumer.assignors"),
     "assignments": ("kadence.wire", "kadence.consumer.assignors"),
     "sticky": ("kadence.wire", "kadence.consumer.assignors"),
-    "groups": ("kadence.wire", "kadence.coordinator"),
-    "transactions": ("kadence.wire", "kadence.coordinator"),
-    "recovery": ("kadence.broker.storage",),
+    "groups": ("kadence.wire", "kadence_broker.coordinator"),
+    "transactions": ("kadence.wire", "kadence_broker.coordinator"),
+    "recovery": ("kadence_broker.storage",),
     "dispatch": _BROKER,
-    "documents": ("kadence.spark.decode",),
+    "documents": ("kadence_spark.decode",),
     "directories": _BROKER,
     "commits": ("kadence.work",),
-    "avro": ("kadence.registry",),
-    "protobuf": ("kadence.registry",),
-    "json-schema": ("kadence.registry",),
+    "avro": ("kadence_schemas",),
+    "protobuf": ("kadence_schemas",),
+    "json-schema": ("kadence_schemas",),
     "json": ("kadence.reading",),
     "challenges": ("kadence.connection",),
-    "words": ("kadence.broker.server",),
+    "words": ("kadence_broker.server",),
     "tokens": ("kadence.net",),
-    "registries": ("kadence.registry",),
-    "schemas": ("kadence.registry",),
-    "odd-schemas": ("kadence.registry", "kadence.spark.decode"),
-    "settings": ("kadence.config", "kadence.security", "kadence.cli"),
-    "letters": ("kadence.work", "kadence.cli"),
+    "registries": ("kadence_schemas",),
+    "schemas": ("kadence_schemas",),
+    "odd-schemas": ("kadence_schemas", "kadence_spark.decode"),
+    "settings": ("kadence.config", "kadence.security", "kadence_cli"),
+    "letters": ("kadence.work", "kadence_cli"),
 }
 """Whose coverage guides what is tried next, by target: to watch all of Kadence takes long to load. Compiled modules
 have none, but their twins run beside them."""
@@ -87,7 +89,7 @@ def main() -> int:
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.input is not None or given.inside:
-        sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+        add_tests_to_path()
         # Targets that listen to what is logged have handlers of their own.
         logging.lastResort = None
         (name,) = given.targets
@@ -110,7 +112,7 @@ def main() -> int:
 
 
 def _names() -> list[str]:
-    sys.path[:0] = [str(ROOT), str(ROOT / "tools")]
+    add_tests_to_path()
     return list(_load())
 
 

@@ -1,9 +1,10 @@
 """Writes what is made of other files of this repository.
 
-- src/kadence/protocol/ of schema/*.txt;
+- packages/kadence/src/kadence/protocol/ of schema/*.txt;
 - the calls of the admin clients of the operations in kadence.admin (admin_text.py);
 - the asyncio classes of those for threads (async_text.py);
 - the lists of public names of the imports for type checkers (public_text.py);
+- the version of each package, in its pyproject.toml, of kadence.version;
 - the types of settings of the tables in kadence.config (settings_text.py).
 
     python tools/generate.py           writes what has changed
@@ -15,6 +16,7 @@ Needs ruff, which gives the result its final form.
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,14 +25,14 @@ from pathlib import Path
 from admin_text import OperationError, operation_files, values_of
 from async_rules import TWINS
 from async_text import RuleError, async_source
+from layout import CLIENT, PACKAGES, ROOT
 from public_text import admin_source, package_source
 from python_modules import errors_source, module_source, tables_source
 from schema_text import SchemaError, parse_errors, parse_module
 
-ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "schema"
-TARGET = ROOT / "src" / "kadence" / "protocol"
-PACKAGE = ROOT / "src" / "kadence"
+PACKAGE = CLIENT / "src" / "kadence"
+TARGET = PACKAGE / "protocol"
 WRITTEN_BY_HAND = frozenset({"__init__.py", "client_frames.py", "registry.py", "message.py"})
 
 
@@ -44,7 +46,7 @@ def sources() -> dict[str, str]:
 
 
 def async_files() -> dict[str, str]:
-    """The asyncio classes' modules by their paths within src/kadence, as they come out of the generator."""
+    """The asyncio classes' modules by their paths within the client, as they come out of the generator."""
     return {
         f"{rules.folder}/{rules.target}": async_source(
             (PACKAGE / rules.folder / rules.source).read_text(), rules
@@ -54,7 +56,7 @@ def async_files() -> dict[str, str]:
 
 
 def admin_files() -> dict[str, str]:
-    """The admin clients' calls, and the lists of names that follow from them, by their paths within src/kadence."""
+    """The admin clients' calls, and the lists of names that follow from them, by their paths within the client."""
     folder = PACKAGE / "admin"
     values = values_of(folder)
     return {
@@ -65,11 +67,25 @@ def admin_files() -> dict[str, str]:
 
 
 def settings_files() -> dict[str, str]:
-    """The types of settings by their paths within src/kadence, as they come out of the generator."""
+    """The types of settings by their paths within the client, as they come out of the generator."""
     # Not above: reading the tables imports the protocol, which this program may just have to write.
     from settings_text import FILES, settings_source
 
     return {path: settings_source(path) for path in FILES}
+
+
+def project_files() -> dict[Path, str]:
+    """Each pyproject.toml with the version of all packages, its own and that of the packages it needs."""
+    from kadence.version import VERSION
+
+    files = {}
+    for package in PACKAGES:
+        text = (package / "pyproject.toml").read_text()
+        text = re.sub(r'^version = ".*"$', f'version = "{VERSION}"', text, count=1, flags=re.MULTILINE)
+        files[package / "pyproject.toml"] = re.sub(
+            r'("kadence[\w-]*(?:\[[\w,-]+\])?==)[^"]+"', rf'\g<1>{VERSION}"', text
+        )
+    return files
 
 
 def formatted(files: dict[str, str]) -> dict[str, str]:

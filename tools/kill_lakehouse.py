@@ -63,9 +63,9 @@ def options(kind: str, directory: Path) -> dict[str, str]:
 
 def held_sources() -> list[Any]:
     """The two sinks, held before or after their commits where the file says so."""
-    from kadence.spark.lakehouse.datasource import DeltaSource, IcebergSource
-    from kadence.spark.lakehouse.options import parse
-    from kadence.spark.lakehouse.writers import StreamWriter
+    from kadence_spark.lakehouse.datasource import DeltaSource, IcebergSource
+    from kadence_spark.lakehouse.options import parse
+    from kadence_spark.lakehouse.writers import StreamWriter
 
     def hold(kind: str, where: str) -> None:
         directory = Path(os.environ[_HOLD])
@@ -103,7 +103,7 @@ def held_sources() -> list[Any]:
 
 def application(servers: str, place: Path, *, to_the_end: bool) -> None:
     """Be the driver with that directory, and stream the topic into both tables; says "started" when both have begun."""
-    from kadence.spark import session
+    from kadence_spark import session
 
     name = place.name
 
@@ -152,12 +152,12 @@ def pretend(kind: str, place: Path, batches: int | None, begun: Any) -> None:
     """Be driver and tasks of a stream of numbers, for so many batches, or until killed; sets an event at the start."""
     import pyarrow as pa
 
-    from kadence.spark.lakehouse.commit import commit_once
-    from kadence.spark.lakehouse.options import parse
-    from kadence.spark.lakehouse.task import write_rows
-    from kadence.spark.stamp import Stamp
+    from kadence_spark.lakehouse.commit import commit_once
+    from kadence_spark.lakehouse.options import parse
+    from kadence_spark.lakehouse.task import write_rows
+    from kadence_spark.stamp import Stamp
 
-    library = importlib.import_module(f"kadence.spark.lakehouse.{kind}")
+    library = importlib.import_module(f"kadence_spark.lakehouse.{kind}")
     parsed = parse(options(kind, place.parent), kind, streaming=True)
     done = itertools.count() if batches is None else range(batches)
     begun.set()

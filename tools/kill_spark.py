@@ -35,7 +35,7 @@ def application(servers: str, directory: Path, *, to_the_end: bool) -> None:
     """Stream the topic into the table; says "started" when the query has begun."""
     from pyspark.sql import functions
 
-    from kadence.spark import session
+    from kadence_spark import session
 
     spark = session("kill-spark", master="local[2]", conf=CONF)
     writer = (

@@ -36,7 +36,7 @@ from typing import Protocol
 
 from kadence import Admin, Consumer, TopicPartition
 from kadence.errors import KafkaError
-from kadence.testing.kafka import Kafka, free_ports
+from kadence_testing.kafka import Kafka, free_ports
 from killing import CONF, PARTITIONS, TOPIC, Application, Records, logged, parser, scratch
 
 OUT = "copies"
@@ -54,7 +54,7 @@ LIGHT = ("worker", "worker", "broker", "executor")
 
 def application(servers: str, directory: Path, master: str, timeout_ms: str, *, to_the_end: bool) -> None:
     """Copy the topic; says "started" when the query has begun."""
-    from kadence.spark import session
+    from kadence_spark import session
 
     spark = session("kill-spark", master=master, conf={**CONF, "spark.executor.memory": "512m"})
     writer = (

@@ -162,7 +162,7 @@ def logged(checkpoint: Path, log: str) -> int:
 def broker(kind: str) -> Iterator[str]:
     """Addresses of an embedded broker, or of Kafka."""
     if kind == "kafka":
-        from kadence.testing.kafka import Kafka
+        from kadence_testing.kafka import Kafka
 
         with Kafka() as kafka:
             yield kafka.bootstrap_servers

@@ -1,14 +1,15 @@
-"""Build what is published: the source distribution, and a wheel for this system.
+"""Build what is published: of each package the source distribution and a wheel, that of the client for this system.
 
     python tools/packages.py [--out dist] [--glibc 2.17] [--try]
 
-The wheel is built from the unpacked source distribution, so that is whole. It is for Linux with the C library of this
-machine or a newer one (auditwheel finds out which, and names it in the file); ``--glibc`` compiles for an older one,
+Each wheel is built from the unpacked source distribution, so that is whole. The client's is for Linux with the C
+library of this machine or a newer one (auditwheel finds out which, and names it in the file); ``--glibc`` compiles for
+an older one,
 with zig's compiler.
 
 ``--try`` shows that they work: twine finds nothing wrong, the source distribution says in one sentence that it needs a
 compiler where there is none, the wheel runs the README's snippet in an empty environment
-where no compiler is, and tests pass from the unpacked source distribution on the wheel.
+where no compiler is, and tests of this checkout pass on the wheels.
 """
 
 from __future__ import annotations
@@ -22,16 +23,20 @@ import sysconfig
 import tarfile
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+
+from kadence.version import VERSION
+from layout import CLIENT, PACKAGES
 
 HERE = Path(__file__).resolve().parent.parent
 QUICK = (
-    "tests/wire",
-    "tests/records/test_record.py",
-    "tests/records/test_fetched.py",
-    "tests/test_imports.py",
+    "packages/kadence/tests/wire",
+    "packages/kadence/tests/records/test_record.py",
+    "packages/kadence/tests/records/test_fetched.py",
+    "packages/kadence/tests/test_imports.py",
 )
-"""What is run from the source distribution."""
+"""What is run on the wheels."""
 
 _TAIL = 60
 """Lines of output that a failure shows."""
@@ -71,14 +76,14 @@ class Stopwatch:
 
 
 def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
-    """Build both into ``out``; returns the unpacked source distribution."""
-    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", out, HERE)
-    sdist = only(out, "*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(work, filter="data")
-    source = only(work, "kadence-*")
-    check_whole(source)
-    watch.lap(f"{sdist.name}")
+    """Build all into ``out``; returns the unpacked source distribution of the client."""
+    for package in PACKAGES:
+        source = unpacked(package, out, work)
+        check_whole(package, source)
+        if package != CLIENT:
+            run(sys.executable, "-m", "build", "--no-isolation", "--wheel", source, "--outdir", out)
+            watch.lap(f"{source.name}, source and wheel")
+    source = work / f"kadence-{VERSION}"
 
     compiler = {} if glibc is None else zig(glibc)
     wheel = ("--wheel", source, "--outdir", work / "compiled")
@@ -94,13 +99,24 @@ def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
     return source
 
 
-def check_whole(source: Path) -> None:
-    """The source distribution must have each file of the checkout that git knows."""
-    listed = subprocess.run(("git", "ls-files"), cwd=HERE, capture_output=True, text=True, check=True).stdout
+def unpacked(package: Path, out: Path, work: Path) -> Path:
+    """Build its source distribution; where it was unpacked."""
+    run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", out, package)
+    name = f"{package.name.replace('-', '_')}-{VERSION}"
+    with tarfile.open(out / f"{name}.tar.gz") as archive:
+        archive.extractall(work, filter="data")
+    return work / name
+
+
+def check_whole(package: Path, source: Path) -> None:
+    """The source distribution must have each file of the package that git knows."""
+    listed = subprocess.run(
+        ("git", "ls-files"), cwd=package, capture_output=True, text=True, check=True
+    ).stdout
     names = [name for name in listed.splitlines() if not name.startswith(".git")]
-    missing = [name for name in names if (HERE / name).exists() and not (source / name).exists()]
+    missing = [name for name in names if (package / name).exists() and not (source / name).exists()]
     if missing:
-        raise SystemExit(f"MANIFEST.in leaves out {', '.join(missing)}")
+        raise SystemExit(f"{package.name}/MANIFEST.in leaves out {', '.join(missing)}")
 
 
 def zig(glibc: str) -> dict[str, str]:
@@ -128,14 +144,14 @@ def try_source(source: Path) -> None:
         raise SystemExit(f"a build without a compiler ended with {done.returncode} and said: {done.stderr}")
 
 
-def try_wheel(wheel: Path, work: Path) -> Path:
+def try_wheel(wheels: Sequence[Path], work: Path) -> Path:
     """Install it into an empty environment without a compiler, and run the snippet; returns its site-packages."""
     home = work / "empty"
     run(sys.executable, "-m", "venv", "--without-pip", home)
     # Nothing else is on the path, so there is no compiler.
     alone = {"PATH": str(home / "bin"), "CC": "/bin/false", "PYTHONPATH": ""}
     pip = (sys.executable, "-m", "pip", "--python", home / "bin" / "python", "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", "--only-binary", ":all:", wheel, **alone)
+    run(*pip, "install", "--quiet", "--only-binary", ":all:", *wheels, **alone)
     if found := shutil.which("gcc", path=alone["PATH"]) or shutil.which("cc", path=alone["PATH"]):
         raise SystemExit(f"there is a compiler in an empty environment: {found}")
     script = work / "try_wheel.py"
@@ -149,12 +165,10 @@ def try_all(out: Path, source: Path, work: Path, watch: Stopwatch) -> None:
     watch.lap("twine check --strict")
     try_source(source)
     watch.lap("the source distribution where no compiler is")
-    installed = try_wheel(only(out, "*-manylinux*.whl"), work)
+    installed = try_wheel(sorted(out.glob("*.whl")), work)
     watch.lap("the README's snippet in an empty environment")
-    os.chdir(source)
-    tests = [each for each in QUICK if (source / each).exists()]
-    run(sys.executable, "-m", "pytest", "-q", "-m", "not chance", *tests, PYTHONPATH=str(installed))
-    watch.lap(f"{', '.join(tests)} from the source distribution, on the wheel")
+    run(sys.executable, "-m", "pytest", "-q", "-m", "not chance", *QUICK, PYTHONPATH=str(installed))
+    watch.lap(f"{', '.join(QUICK)}, on the wheels")
 
 
 def main() -> None:

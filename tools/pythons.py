@@ -1,7 +1,7 @@
 """The tests of the core on other versions of Python.
 
     make test-pythons
-    make test-pythons PYTHONS="3.14 /opt/free-threaded/bin/python3" ARGS="-x tests/records"
+    make test-pythons PYTHONS="3.14 /opt/free-threaded/bin/python3" ARGS="-x packages/kadence/tests/records"
 
 PYTHONS names versions (3.14t is the free-threaded build of 3.14) and interpreters; without it 3.12, 3.13, 3.14 and
 3.14t are tried. A version is looked for on PATH and among pyenv's. Each Python gets an environment of its own below
@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
+from layout import CLIENT, PACKAGES
+
 _ROOT: Final = Path(__file__).parents[1]
 _BUILD: Final = _ROOT / "build" / "pythons"
 
@@ -34,12 +36,26 @@ VERSIONS: Final = ("3.12", "3.13", "3.14", "3.14t")
 """What is tried where PYTHONS says nothing."""
 
 ROOMS: Final = (
-    "wire", "protocol", "records", "connection", "net", "client", "consumer", "producer", "admin", "coordinator",
-    "broker",
-)  # fmt: skip
-"""The folders of tests/ that are run."""
+    *(
+        f"packages/kadence/tests/{room}"
+        for room in (
+            "wire",
+            "protocol",
+            "records",
+            "connection",
+            "net",
+            "client",
+            "consumer",
+            "producer",
+            "admin",
+        )
+    ),
+    "packages/kadence-broker/tests/coordinator",
+    "packages/kadence-broker/tests/broker",
+)
+"""The folders of tests that are run."""
 
-FREE_THREADED: Final = "test_free_threaded.py"
+FREE_THREADED: Final = "packages/kadence/tests/test_free_threaded.py"
 """What is run beside them: threads that meet without the interpreter's lock."""
 
 OPTIONAL: Final = {
@@ -166,11 +182,11 @@ def find(
 def _is_made(executable: str, folder: Path) -> bool:
     """Whether the environment is this interpreter's, and has what the sources of today are built to."""
     stamp = folder / "made"
-    sources = [each for kind in ("pyx", "pxd", "h") for each in _ROOT.glob(f"src/**/*.{kind}")]
+    sources = [each for kind in ("pyx", "pxd", "h") for each in CLIENT.glob(f"src/**/*.{kind}")]
     sources += [
-        each.with_suffix(".py") for each in _ROOT.glob("src/**/*.pxd") if each.with_suffix(".py").exists()
+        each.with_suffix(".py") for each in CLIENT.glob("src/**/*.pxd") if each.with_suffix(".py").exists()
     ]
-    sources += [_ROOT / "pyproject.toml", _ROOT / "setup.py"]
+    sources += [*(each / "pyproject.toml" for each in PACKAGES), CLIENT / "setup.py"]
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != executable:
         return False
     return all(each.stat().st_mtime < stamp.stat().st_mtime for each in sources)
@@ -179,7 +195,8 @@ def _is_made(executable: str, folder: Path) -> bool:
 def optional() -> list[str]:
     """`OPTIONAL` with the versions that pyproject.toml asks for, in the extra `arrow` or the group `test`."""
     told = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    lines = [*told["project"]["optional-dependencies"]["arrow"], *told["dependency-groups"]["test"]]
+    client = tomllib.loads((CLIENT / "pyproject.toml").read_text(encoding="utf-8"))
+    lines = [*client["project"]["optional-dependencies"]["arrow"], *told["dependency-groups"]["test"]]
     asked = {_NAME.split(each)[0]: each for each in lines if isinstance(each, str)}
     return [asked.get(name, name) for name in OPTIONAL]
 
@@ -199,7 +216,8 @@ def make(executable: str, folder: Path) -> None:
     if subprocess.run([*wheels, *optional()], check=False, capture_output=True).returncode:
         for each in optional():
             subprocess.run([*wheels, each], check=False, capture_output=True)
-    subprocess.run([*pip, "--no-deps", "--editable", "."], cwd=_ROOT, check=True)
+    for package in PACKAGES:
+        subprocess.run([*pip, "--no-deps", "--editable", str(package)], check=True)
     (folder / "made").write_text(executable, encoding="utf-8")
 
 
@@ -234,8 +252,8 @@ def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
     if version.endswith("t"):
         # A module of others that needs the lock would switch it on for the whole run.
         environment["PYTHON_GIL"] = "0"
-    is_told = any(each.startswith("tests") for each in arguments)
-    rooms = [] if is_told else [f"tests/{each}" for each in (*ROOMS, FREE_THREADED)]
+    is_told = any(each.startswith(("tests", "packages")) for each in arguments)
+    rooms = [] if is_told else [*ROOMS, FREE_THREADED]
     command = [
         str(folder / "bin" / "python"),
         "-m",

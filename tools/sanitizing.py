@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from layout import CLIENT, ROOT
+
 __all__ = ["ROOT", "Sanitizer", "given", "run", "say"]
 
-ROOT: Final = Path(__file__).parents[1]
 _REPORT: Final = "report"
 
 
@@ -40,7 +41,7 @@ class Sanitizer(NamedTuple):
         source = self.folder / "src"
         shutil.rmtree(source, ignore_errors=True)
         shutil.copytree(
-            ROOT / "src", source, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
+            CLIENT / "src", source, ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info")
         )
         subprocess.run(
             [
@@ -53,7 +54,7 @@ class Sanitizer(NamedTuple):
                 "--build-temp",
                 self.folder / "made",
             ],
-            cwd=ROOT,
+            cwd=CLIENT,
             env={**os.environ, "CFLAGS": self.flags},
             check=True,
         )

@@ -23,9 +23,9 @@ from textual.pilot import Pilot
 
 import browser
 from kadence import Admin, Consumer, Producer, TopicPartition, publish_state
-from kadence.broker import Broker
-from kadence.cli.top.app import Top
-from kadence.testing.kafka import free_ports
+from kadence_broker import Broker
+from kadence_cli.top.app import Top
+from kadence_testing.kafka import free_ports
 
 PICTURES: Final = Path(__file__).resolve().parents[1] / "docs" / "pictures"
 

@@ -150,7 +150,7 @@ FILES = {
         ],
     ),
 }
-"""Each file by its path within src/kadence: what it is, and its classes."""
+"""Each file by its path within packages/kadence/src/kadence: what it is, and its classes."""
 
 
 def settings_source(path: str) -> str:

@@ -26,7 +26,8 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from kadence.testing.simulation import SimulationError
+from kadence_testing.simulation import SimulationError
+from layout import add_tests_to_path
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -87,7 +88,7 @@ def main() -> int:
     given = parser.parse_args()
     total: Counter[str] = Counter()
     failed = []
-    sys.path.insert(0, str(ROOT))
+    add_tests_to_path()
     # Nothing of a story outlives it but in circles, so the collector need not look so often: a tenth of the time.
     gc.freeze()
     gc.set_threshold(50_000)

@@ -146,7 +146,7 @@ WORK: dict[str, Callable[[Any, dict[str, Any]], dict[str, Any]]] = {
 
 def main() -> None:
     plan = json.loads(sys.argv[1])
-    from kadence.spark import session
+    from kadence_spark import session
 
     spark = session(
         "kadence-parity",

@@ -64,7 +64,7 @@ def real_kafka(
     """A node of Apache Kafka on this machine, thrown away afterwards.
 
     Args:
-        properties: further server properties. parent: where it keeps its data; see `kadence.testing.Kafka`.
+        properties: further server properties. parent: where it keeps its data; see `kadence_testing.Kafka`.
     """
     with (
         tempfile.TemporaryDirectory() as scratch,

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from harness.peers import CONFLUENT_BEST
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 PARTITIONS = 8
 

@@ -6,7 +6,7 @@ import sys
 
 from examples.demo.command import make_parser
 
-from kadence.cli.main import main
+from kadence_cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(parser=make_parser()))

@@ -19,8 +19,8 @@ from examples.demo.flights import Summary, data_file, departures, to_json
 from examples.demo.group import Outcome, Plan, run_group, total_lag
 from examples.demo.table import Landed, land
 
-from kadence.cli.common import CommandError, Parser, UsageError, print_table, say
 from kadence.own_files import own_directory
+from kadence_cli.common import CommandError, Parser, UsageError, print_table, say
 
 __all__ = ["make_parser", "run"]
 
@@ -111,7 +111,7 @@ def make_parser() -> Parser:
 def run(arguments: argparse.Namespace) -> int:
     """Run it; the exit status."""
     from kadence import Admin
-    from kadence.cli.pipeline_screen import line
+    from kadence_cli.pipeline_screen import line
 
     began = time.monotonic()
     screen = _Screen()
@@ -169,7 +169,7 @@ def _clean(output: Path) -> Path:
 @contextlib.contextmanager
 def _broker(kind: str) -> Iterator[str]:
     if kind == "kafka":
-        from kadence.testing.kafka import Kafka
+        from kadence_testing.kafka import Kafka
 
         with Kafka() as kafka:
             yield kafka.bootstrap_servers

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from examples.demo.ledger import Ledger
 from examples.demo.timeline import Timeline
 
-from kadence.cli.common import CommandError
 from kadence.lag import lag
 from kadence.types import TopicPartition
+from kadence_cli.common import CommandError
 
 if TYPE_CHECKING:
     from kadence import Admin

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kadence.spark.pipeline.progress import Progress
+    from kadence_spark.pipeline.progress import Progress
 
 __all__ = ["PIPELINE", "Landed", "land"]
 
@@ -45,9 +45,9 @@ def land(servers: str, directory: Path, tell: Callable[[Progress], None]) -> Lan
         PipelineError: the pipeline failed.
     """
     from kadence.environment import Environment
-    from kadence.spark.pipeline.checks import checked
-    from kadence.spark.pipeline.reading import read
-    from kadence.spark.pipeline.run import Run, close_session, open_session
+    from kadence_spark.pipeline.checks import checked
+    from kadence_spark.pipeline.reading import read
+    from kadence_spark.pipeline.run import Run, close_session, open_session
 
     variables = {"KADENCE_BOOTSTRAP_SERVERS": servers, "FLIGHTS_OUTPUT": str(directory)}
     environment = Environment(variables)

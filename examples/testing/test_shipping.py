@@ -15,11 +15,11 @@ import pytest
 from shipping import ship
 
 from kadence import Record
-from kadence.broker import Faults
 from kadence.protocol import error_codes
 from kadence.protocol.produce import ProduceRequest
-from kadence.testing.pytest_plugin import RecordTools, Simulations, Topics
-from kadence.testing.simulation import Program, member, writer
+from kadence_broker import Faults
+from kadence_testing.pytest_plugin import RecordTools, Simulations, Topics
+from kadence_testing.simulation import Program, member, writer
 
 
 @pytest.fixture

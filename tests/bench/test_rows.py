@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 if TYPE_CHECKING:
     from harness.ground import Ground
@@ -23,7 +23,7 @@ RECORDS = 100_000
 """More than a client fetches ahead: the first poll, of whatever size, is not timed."""
 SERVE = """
 import sys
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 with Broker() as broker:
     print(broker.bootstrap_servers, flush=True)

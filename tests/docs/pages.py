@@ -17,10 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from kadence.testing.kafka import free_ports
+from kadence_testing.kafka import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    *sorted((ROOT / "packages").glob("*/README.md")),
+]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MARK = "<<<< end of block"
 PATIENCE = 280.0  # a Spark session on a busy machine
@@ -61,7 +65,7 @@ def uses_spark(page: Path) -> bool:
 def check_snippets(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Run a page's Python blocks as one session, and compare what they print."""
     session = blocks(page, "python")
-    if any("kadence.testing.kafka" in block.text for block in session):
+    if any("kadence_testing.kafka" in block.text for block in session):
         request.getfixturevalue("kafka")  # skips, or fails on CI, where real Kafka cannot be had
     script = tmp_path / "session.py"
     text = "".join(f"{block.text}\nprint({MARK!r})\n" for block in session)

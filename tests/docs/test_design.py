@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "kadence"
+SOURCES = sorted((ROOT / "packages").glob("*/src"))
+TOPS = [
+    ROOT,
+    ROOT / "packages" / "kadence",
+    *SOURCES,
+    SOURCES[0] / "kadence",
+    SOURCES[0] / "kadence" / "consumer",
+]
 TEXT = (ROOT / "docs" / "DESIGN.md").read_text()
 RULES = re.findall(r"^\| ([A-Z]\d{1,2}) \| .+ \| (.+) \|$", TEXT, re.MULTILINE)
 CITED = re.compile(r"\b([A-H]\d{1,2})\b(?!-)|\bdef test_([a-h]\d{1,2})_")
-SOURCES = {".py", ".pyx", ".pxd", ".h", ".c"}
-NAME = re.compile(r"[\w*.-]+(/|\.py)|(src|docs)/\S*")
+KINDS = {".py", ".pyx", ".pxd", ".h", ".c"}
+NAME = re.compile(r"[\w*.-]+(/|\.py)|(packages|docs)/\S*")
 
 
 def mapped() -> list[str]:
@@ -40,14 +47,16 @@ def test_the_map_draws_what_is_there_each_once() -> None:
 
 
 def test_the_map_leaves_out_no_room_and_no_loose_file() -> None:
-    rooms = {f"{init.parent.relative_to(ROOT)}/" for init in PACKAGE.rglob("__init__.py")}
-    loose = {str(path.relative_to(ROOT)) for path in PACKAGE.glob("*.py")}
+    rooms = {
+        f"{init.parent.relative_to(ROOT)}/" for source in SOURCES for init in source.rglob("__init__.py")
+    }
+    loose = {str(path.relative_to(ROOT)) for path in (SOURCES[0] / "kadence").glob("*.py")}
     assert sorted((rooms | loose) - set(mapped())) == []
 
 
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"`([\w/]+/(?:\w+\.\w+)?|\w+\.py)`", TEXT))))
 def test_paths_in_the_text_are_there(path: str) -> None:
-    assert any((top / path).exists() for top in (PACKAGE, ROOT, PACKAGE / "consumer"))
+    assert any((top / path).exists() for top in TOPS)
 
 
 def test_each_rule_has_one_row_with_a_home() -> None:
@@ -57,12 +66,12 @@ def test_each_rule_has_one_row_with_a_home() -> None:
     assert [code for code, home in RULES if not re.fullmatch(r"`[^`]+`(, `[^`]+`)*", home)] == []
 
 
-@pytest.mark.parametrize("top", ["src", "tests", "tools"])
+@pytest.mark.parametrize("top", ["packages", "tests", "tools"])
 def test_each_rule_that_is_cited_has_a_row(top: str) -> None:
     known = {code for code, _ in RULES}
     lacking = set()
     for path in (ROOT / top).rglob("*"):
-        if path.suffix in SOURCES:
+        if path.suffix in KINDS:
             cited = {(found[1] or found[2]).upper() for found in CITED.finditer(path.read_text())}
             lacking |= {f"{path.relative_to(ROOT)}: {code}" for code in cited - known}
     assert sorted(lacking) == []

@@ -46,5 +46,5 @@ def test_what_one_client_may_cost_has_a_test_in_each_row() -> None:
     assert len(rows) > 20
     for row in rows:
         (path, name) = re.findall(r"\| `([\w./]+\.py)::(test_\w+)` \|$", row)[0]
-        text = (DOCS.parent / "tests" / "broker" / path).read_text()
+        text = (DOCS.parent / "packages/kadence-broker/tests/broker" / path).read_text()
         assert f"\ndef {name}(" in text, row

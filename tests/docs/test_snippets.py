@@ -57,7 +57,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_extras_that_are_named_exist() -> None:
-    project = (ROOT / "pyproject.toml").read_text()
+    project = (ROOT / "packages" / "kadence" / "pyproject.toml").read_text()
     for page in PAGES:
         for extra in re.findall(r"kadence\[(\w+)\]", page.read_text()):
             assert re.search(rf"^{extra} = \[", project, re.MULTILINE), (

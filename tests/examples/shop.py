@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from kadence import Producer
 from kadence.otel import trace
-from kadence.registry import AvroSerializer, SchemaRegistryClient
+from kadence_schemas import AvroSerializer, SchemaRegistryClient
 
 __all__ = ["Call", "Shop", "write_orders"]
 

@@ -16,8 +16,8 @@ from examples.demo.group import Plan, run_group, total_lag
 from tests.spark.processes import HUNG_UP
 
 from kadence import Admin, Broker, Producer
-from kadence.cli.main import main
 from kadence.errors import MissingDependencyError
+from kadence_cli.main import main
 
 pytestmark = pytest.mark.own_spark
 

@@ -11,15 +11,15 @@ from datetime import UTC, datetime
 from importlib.metadata import entry_points
 
 import pytest
-from tests.conftest import FAST_GROUPS
+from conftest import FAST_GROUPS
 from tests.examples.programs import EXAMPLES, committed, finished, members, running, values, write
 from tests.examples.shop import Shop, write_orders
 from tests.examples.web import address, ended_in_order, got, posted, status, text
 from tests.patience import PATIENCE, until
 
 from kadence import Broker, Producer
-from kadence.registry import AvroDeserializer, SchemaRegistryClient
-from kadence.testing.schema_registry import SchemaRegistryServer
+from kadence_schemas import AvroDeserializer, SchemaRegistryClient
+from kadence_testing.schema_registry import SchemaRegistryServer
 
 AT_ONCE = {**FAST_GROUPS, "group.consumer.assignment.interval.ms": 0}
 """Who comes soon after another has its partitions at once."""
@@ -130,7 +130,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def test_the_suite_of_a_project() -> None:
-    plugin = "kadence.testing.pytest_plugin"
+    plugin = "kadence_testing.pytest_plugin"
     loads = [] if any(each.value == plugin for each in entry_points(group="pytest11")) else ["-p", plugin]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *loads, "-p", "no:cacheprovider", str(EXAMPLES / "testing")],

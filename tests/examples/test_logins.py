@@ -23,8 +23,8 @@ from tests.examples.programs import EXAMPLES
 from tests.patience import PATIENCE
 
 from kadence import Admin, AuthenticationError, Broker, Consumer, Producer
-from kadence.broker import ValidToken
-from kadence.cli import main
+from kadence_broker import ValidToken
+from kadence_cli import main
 
 REGION = "eu-central-1"
 EMAIL = "reports@project.iam.gserviceaccount.com"

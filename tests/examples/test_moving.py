@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.conftest import FAST_GROUPS
+from conftest import FAST_GROUPS
 from tests.examples.programs import committed, finished, members, running, values, write
 from tests.examples.web import address, ended_in_order, got, posted
 from tests.patience import until

@@ -12,12 +12,12 @@ from tests.fuzz.target import Target
 from tests.records.batches import Row, from_rows, marker
 from tests.records.parity import both
 
-from kadence.broker.cluster import Topic
-from kadence.broker.storage import BatchError, Isolation, LogConfig, Partition
 from kadence.errors import KafkaError, LocalError
 from kadence.records import FetchedRecords, crc32c, encode_batch, iter_batches, validate
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD
 from kadence.records.codecs import CodecError, compress, decompress
+from kadence_broker.cluster import Topic
+from kadence_broker.storage import BatchError, Isolation, LogConfig, Partition
 
 __all__ = ["COMPRESSED", "FETCHED", "PRODUCED", "sealed"]
 

@@ -23,13 +23,13 @@ from kadence.consumer.assignors.embedded import (
 )
 from kadence.consumer.assignors.stateless import RangeAssignor, RoundRobinAssignor
 from kadence.consumer.assignors.sticky import CooperativeStickyAssignor, StickyAssignor
-from kadence.coordinator.consumer.embedded import BadMetadataError, subscription
 from kadence.protocol import registry
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.types import TopicPartition
 from kadence.wire import WireError
 from kadence.work.frontier import Frontier, _check, decode, done_above, encode
+from kadence_broker.coordinator.consumer.embedded import BadMetadataError, subscription
 
 __all__ = ["ASSIGNMENTS", "COMMITS", "STICKY", "SUBSCRIPTIONS"]
 

@@ -17,9 +17,9 @@ from tests.fuzz.recovery import Files, change_seeds, changed, files_in
 from tests.fuzz.target import Target
 
 from kadence import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
-from kadence.broker import Broker
-from kadence.broker.storage import Isolation
 from kadence.errors import ConfigError
+from kadence_broker import Broker
+from kadence_broker.storage import Isolation
 
 __all__ = ["DIRECTORIES"]
 

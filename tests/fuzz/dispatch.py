@@ -16,9 +16,9 @@ from tests.broker.stage import Nobody, Stage
 from tests.fuzz.messages import requests
 from tests.fuzz.target import Story, Tally, Target
 
-from kadence.broker.handlers import HANDLERS
 from kadence.protocol import registry
 from kadence.wire import WireError
+from kadence_broker.handlers import HANDLERS
 
 __all__ = ["DISPATCH", "NONSENSE", "Bugs"]
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.fuzz.target import Target
 
 from kadence.columns.json_rows import JsonRows
-from kadence.spark.decode.json_values import JsonFormat
+from kadence_spark.decode.json_values import JsonFormat
 
 __all__ = ["DOCUMENTS"]
 

@@ -21,10 +21,10 @@ from tests.fuzz.mutation import Mutator
 from tests.fuzz.target import Story, Tally
 from tests.patience import PATIENCE, until
 
-from kadence.broker import Broker
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.registry import encode_request
+from kadence_broker import Broker
 
 __all__ = ["STORIES"]
 

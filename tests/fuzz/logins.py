@@ -17,9 +17,6 @@ from tests.connection.test_sasl import NONCE, SERVER_FINAL, SERVER_FIRST
 from tests.fuzz.mutation import DEEP
 from tests.fuzz.target import Target
 
-from kadence.broker.server.sasl import LoginError
-from kadence.broker.server.security import Security
-from kadence.broker.server.session import Session
 from kadence.connection.authentication import Authentication
 from kadence.connection.sasl.gssapi import Gssapi
 from kadence.connection.sasl.oauthbearer import OAuthBearer
@@ -30,6 +27,9 @@ from kadence.net.endpoint import _token
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from kadence.security import ClientCredentials, Secret
+from kadence_broker.server.sasl import LoginError
+from kadence_broker.server.security import Security
+from kadence_broker.server.session import Session
 
 __all__ = ["CHALLENGES", "TOKENS", "WORDS"]
 

@@ -26,11 +26,11 @@ from tests.registry.parity.random_json import arrow_of as arrow_of_json
 from tests.registry.parity.random_protobuf import Definitions, class_of
 
 from kadence.errors import KafkaError
-from kadence.registry import AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer
-from kadence.registry.framing import head_of
-from kadence.registry.settings import RegistryOptions
-from kadence.spark.decode import formats
-from kadence.spark.decode.options import Format, SideOptions
+from kadence_schemas import AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer
+from kadence_schemas.framing import head_of
+from kadence_schemas.settings import RegistryOptions
+from kadence_spark.decode import formats
+from kadence_spark.decode.options import Format, SideOptions
 
 __all__ = ["ODD_SCHEMAS"]
 

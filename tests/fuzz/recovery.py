@@ -24,10 +24,10 @@ from tests.broker.storage.disk import Disk
 from tests.broker.storage.test_partition import NOW, batch, end, idempotent, transactional
 from tests.fuzz.target import Target
 
-from kadence.broker.storage import Isolation, Partition
 from kadence.errors import ConfigError, CorruptRecordError
 from kadence.records import BatchHeader, crc32c
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD
+from kadence_broker.storage import Isolation, Partition
 
 __all__ = ["RECOVERY", "Files", "change_seeds", "changed", "files_in"]
 
@@ -74,7 +74,7 @@ def files_in(folder: Path) -> Files:
 def _templates() -> tuple[Files, ...]:
     """What a crash leaves, and what a broker leaves that ended in order: three segments, producers, transactions."""
     # Topics have the same id each time, so that a change to a byte is the same change.
-    same_ids = mock.patch("kadence.broker.cluster.uuid4", return_value=UUID(int=7))
+    same_ids = mock.patch("kadence_broker.cluster.uuid4", return_value=UUID(int=7))
     with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"), same_ids:
         disk = Disk(Path(folder, "data"), segment_bytes=_SEGMENT_BYTES)
         log = disk.partition

@@ -18,7 +18,7 @@ from tests.fuzz.target import Target
 
 from kadence.errors import KafkaError
 from kadence.producer.serializing import serialized
-from kadence.registry import (
+from kadence_schemas import (
     AvroDeserializer,
     AvroSerializer,
     JsonSchemaDeserializer,
@@ -26,8 +26,8 @@ from kadence.registry import (
     Schema,
     SchemaRegistryClient,
 )
-from kadence.registry.framing import head_of
-from kadence.registry.settings import RegistryOptions
+from kadence_schemas.framing import head_of
+from kadence_schemas.settings import RegistryOptions
 
 __all__ = ["REGISTRIES", "client_of"]
 

@@ -14,9 +14,6 @@ from tests.fuzz.target import Target
 from tests.protocol.values import cases
 from tests.worlds.coordinator import World
 
-from kadence.coordinator import Caller, Record
-from kadence.coordinator.records import decode, decode_transaction, encode
-from kadence.coordinator.transactions import TransactionConfig, TransactionCoordinator
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -27,6 +24,9 @@ from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_transactions import ListTransactionsRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kadence.wire import WireError, Writer
+from kadence_broker.coordinator import Caller, Record
+from kadence_broker.coordinator.records import decode, decode_transaction, encode
+from kadence_broker.coordinator.transactions import TransactionConfig, TransactionCoordinator
 
 __all__ = ["GROUPS", "TRANSACTIONS"]
 

@@ -19,16 +19,9 @@ from tests.fuzz.target import Target
 from tests.fuzz.values import protobuf_schema
 from tests.registry.cases import CASES
 
-from kadence.broker.faults import Faults
-from kadence.broker.faults.text import put_in_force
-from kadence.broker.settings import Settings
-from kadence.cli.clusters import settings_in
-from kadence.cli.letters import Letter, described, document
 from kadence.config import AdminConfig, ConsumerConfig, ProducerConfig
 from kadence.errors import ConfigError, KafkaError, RecordTooLargeError
 from kadence.records import Record, encode_batch
-from kadence.registry import AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer
-from kadence.registry.framing import head_of
 from kadence.security import jaas
 from kadence.where import where_of
 from kadence.work.letters import Letter as SentLetter
@@ -43,6 +36,13 @@ from kadence.work.letters import (
     shorter,
     with_its_time,
 )
+from kadence_broker.faults import Faults
+from kadence_broker.faults.text import put_in_force
+from kadence_broker.settings import Settings
+from kadence_cli.clusters import settings_in
+from kadence_cli.letters import Letter, described, document
+from kadence_schemas import AvroDeserializer, JsonSchemaDeserializer, ProtobufDeserializer
+from kadence_schemas.framing import head_of
 
 __all__ = ["LETTERS", "SCHEMAS", "SETTINGS"]
 

@@ -15,7 +15,7 @@ from tests.fuzz.mutation import DEEP
 from tests.fuzz.target import Target
 
 from kadence.errors import SerializationError
-from kadence.registry import (
+from kadence_schemas import (
     AvroDeserializer,
     AvroSerializer,
     JsonSchemaDeserializer,
@@ -25,10 +25,10 @@ from kadence.registry import (
     Schema,
     SchemaRegistryClient,
 )
-from kadence.registry.settings import read_options
+from kadence_schemas.settings import read_options
 
 if TYPE_CHECKING:
-    from kadence.testing.schema_registry import SchemaRegistryServer
+    from kadence_testing.schema_registry import SchemaRegistryServer
 
 __all__ = ["AVRO", "JSON", "JSON_SCHEMA", "PROTOBUF", "protobuf_schema"]
 
@@ -53,7 +53,7 @@ class _Local:
         self.where = "here"
 
     def ask(self, path: str, missing: tuple[int, ...] = (), *, method: str = "GET", body: Any = None) -> Any:
-        from kadence.testing.schema_registry import RegistryRequest
+        from kadence_testing.schema_registry import RegistryRequest
 
         data = b"" if body is None else json.dumps(body).encode()
         status, content = self._server.answer(RegistryRequest(method, path, data, None))
@@ -65,7 +65,7 @@ class _Local:
 @functools.cache
 def _client() -> SchemaRegistryClient:
     """Of a registry that no socket leads to."""
-    from kadence.testing.schema_registry import SchemaRegistryServer
+    from kadence_testing.schema_registry import SchemaRegistryServer
 
     made = SchemaRegistryClient._of(read_options({"url": "http://127.0.0.1:1"}, {}), sleep=lambda _: None)
     made._http = _Local(SchemaRegistryServer())  # type: ignore[assignment]

@@ -16,12 +16,12 @@ from tests.hostile.clients import PARTITIONS, RECORDS, TOPIC, value
 from tests.hostile.lying import lie_about
 from tests.hostile.programs import PROGRAMS
 
-from kadence.broker.dispatch import Dispatcher
-from kadence.broker.server.connection import Connection
 from kadence.protocol import registry
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.records import encode_batch
-from kadence.testing.simulation import Program, Simulation
+from kadence_broker.dispatch import Dispatcher
+from kadence_broker.server.connection import Connection
+from kadence_testing.simulation import Program, Simulation
 
 __all__ = ["STORIES"]
 

@@ -26,8 +26,8 @@ from kadence import (
     TopicPartition,
 )
 from kadence.admin import ConfigChange, ConfigResource
-from kadence.broker import Broker
 from kadence.errors import FatalNetworkError
+from kadence_broker import Broker
 
 __all__ = ["ASKED", "CLIENTS", "HASTE", "PARTITIONS", "READING", "RECORDS", "TOPIC", "filled_broker", "value"]
 

@@ -15,7 +15,7 @@ from tests.hostile.clients import HASTE, PARTITIONS, READING, TOPIC
 
 from kadence import AsyncConsumer, AsyncProducer, GroupMetadata, KafkaError, Retry, TopicPartition
 from kadence.errors import FatalNetworkError
-from kadence.testing.simulation import Program
+from kadence_testing.simulation import Program
 
 __all__ = ["PROGRAMS", "Main"]
 

@@ -15,13 +15,13 @@ from typing import Any
 from tests.net.servers import read_exactly
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
 from kadence.protocol import registry
 from kadence.protocol.describe_cluster import DescribeClusterResponse
 from kadence.protocol.fetch import FetchResponse
 from kadence.protocol.find_coordinator import FindCoordinatorResponse
 from kadence.protocol.metadata import MetadataResponse
 from kadence.protocol.produce import ProduceResponse
+from kadence_broker import Broker
 
 __all__ = ["Answer", "Lie", "lying_proxy"]
 

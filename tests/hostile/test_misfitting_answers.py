@@ -18,12 +18,12 @@ from tests.hostile.proxy import Answer, lying_proxy
 from tests.patience import PATIENCE, until
 
 from kadence import Consumer, Producer
-from kadence.broker import Broker
 from kadence.consumer.fetch.manager.answers import FetchAnswers
 from kadence.consumer.shared_state import SessionFollow
 from kadence.net import drain
 from kadence.protocol.fetch import FetchResponse
 from kadence.records import encode_batch, scan
+from kadence_broker import Broker
 
 pytestmark = pytest.mark.skipif(
     not drain.COMPILED or drain.drain.new_arrivals() is None,

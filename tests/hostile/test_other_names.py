@@ -9,13 +9,13 @@ from tests.hostile.clients import ASKED
 from tests.hostile.proxy import Answer, lying_proxy
 
 from kadence.admin import Admin
-from kadence.broker import Broker
 from kadence.errors import KafkaError
 from kadence.protocol.api_versions import ApiVersionsResponse
 from kadence.protocol.describe_cluster import DescribeClusterResponse
 from kadence.protocol.find_coordinator import FindCoordinatorResponse
 from kadence.protocol.metadata import MetadataResponse
 from kadence.wire import Structure
+from kadence_broker import Broker
 
 HONEST: Final = (ApiVersionsResponse, DescribeClusterResponse, FindCoordinatorResponse, MetadataResponse)
 

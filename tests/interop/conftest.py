@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from tests.interop.tools import Tools, tools_jvm
 
-from kadence.broker import Broker
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 
 @pytest.fixture

@@ -20,7 +20,6 @@ from tests.interop.known_topics import coordinator_knows
 from tests.patience import PATIENCE
 from tests.protocol.real_requests import MADE_UP_IDS
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.end_txn import EndTxnRequest
@@ -29,8 +28,9 @@ from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kadence.records import iter_batches
-from kadence.testing.kafka import Kafka
 from kadence.wire import ZERO_UUID, Structure
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 __all__ = ["MADE_UP_IDS", "UNKNOWN_ID", "Scenario", "Talk", "assert_same", "differences"]
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 QUIET: dict[str, Any] = {"log_level": 0}
 

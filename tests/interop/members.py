@@ -18,7 +18,7 @@ from typing import Any, Final
 from tests.interop.tools import TOOLS
 from tests.patience import PATIENCE
 
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 __all__ = ["FAST_JVM", "Commit", "Group", "Member", "Owned", "Read", "mixed_group"]
 

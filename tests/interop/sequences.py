@@ -26,7 +26,6 @@ from tests.broker.wire import Wire
 from tests.interop.known_topics import coordinator_knows
 from tests.interop.steps import MODES, Plan, Slot
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -39,8 +38,9 @@ from kadence.protocol.incremental_alter_configs import (
 )
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.metadata import MetadataRequest
-from kadence.testing.kafka import Kafka
 from kadence.wire import Structure
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 __all__ = ["CONFIG", "Found", "Pair", "compare"]
 
@@ -50,7 +50,7 @@ CONFIG: Final = {
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 200,
 }
-"""Our broker's settings, as `kadence.testing.kafka` sets Kafka's."""
+"""Our broker's settings, as `kadence_testing.kafka` sets Kafka's."""
 
 _STEPS: Final = 32
 _PATIENCE: Final = 20.0

@@ -9,7 +9,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 RECORDS = 300
 

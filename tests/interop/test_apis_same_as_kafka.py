@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.broker.wire import Wire
 
 import docs
-from kadence.broker.handlers import HANDLERS
 from kadence.protocol.api_versions import ApiVersionsRequest
-from kadence.testing.kafka import Kafka
+from kadence_broker.handlers import HANDLERS
+from kadence_testing.kafka import Kafka
 
 
 def test_each_api_of_kafka_is_served_or_listed_as_not_served(kafka: Kafka) -> None:

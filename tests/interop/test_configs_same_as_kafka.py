@@ -10,7 +10,7 @@ from kadence.protocol.alter_configs import AlterConfigsRequest
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kadence.protocol.list_config_resources import ListConfigResourcesRequest
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)

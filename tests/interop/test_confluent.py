@@ -17,11 +17,11 @@ from confluent_kafka import (
 from tests.interop.librdkafka import QUIET, consuming, poll_until
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.produce import ProduceRequest
+from kadence_broker import Broker
 
 admin_api: Any = confluent_kafka.admin
 """Its names are re-exported without saying so, which strict typing does not accept."""

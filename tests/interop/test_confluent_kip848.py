@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from tests.conftest import FAST_GROUPS
+from conftest import FAST_GROUPS
 from tests.interop.librdkafka import QUIET, consuming, poll_until
 from tests.interop.test_confluent import RECORDS, produce
 from tests.patience import PATIENCE
 
 from kadence import Consumer as KadenceConsumer
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 # librdkafka loses an assignment whose answer takes longer than the interval: tests/interop/test_mixed_groups.py.
 CONFIG = {**FAST_GROUPS, "group.consumer.heartbeat.interval.ms": 2_000}

@@ -8,7 +8,6 @@ import pytest
 from tests.interop.fields import Scenario, Talk, assert_same
 from tests.protocol.real_requests import REQUEST_FOR, Ground
 
-from kadence.broker.handlers import HANDLERS
 from kadence.protocol import registry
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
@@ -18,7 +17,8 @@ from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest
 from kadence.records import encode_batch
-from kadence.testing.kafka import Kafka
+from kadence_broker.handlers import HANDLERS
+from kadence_testing.kafka import Kafka
 
 WITHOUT = {
     "ApiVersionsRequest": (

@@ -7,18 +7,18 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from conftest import FAST_GROUPS
 from tests.broker.wire import Wire
-from tests.conftest import FAST_GROUPS
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
 from kadence.protocol.alter_configs import AlterableConfig, AlterConfigsRequest, AlterConfigsResource
 from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kadence.protocol.incremental_alter_configs import AlterableConfig as Edit
 from kadence.protocol.incremental_alter_configs import AlterConfigsResource as Edited
 from kadence.protocol.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kadence.protocol.list_config_resources import ListConfigResourcesRequest
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 GROUP = 32
 SET, DELETE, APPEND = 0, 1, 2

@@ -38,7 +38,7 @@ from kadence.protocol.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 LONG = "x" * 300
 

@@ -11,9 +11,6 @@ from tests.interop.test_same_as_kafka import Side, name_of, protocols
 from tests.interop.test_transactions_same_as_kafka import Stage
 from tests.patience import until
 
-from kadence.broker import Broker
-from kadence.broker.cluster import OFFSETS_TOPIC, STATE_PARTITIONS, coordinator_partition
-from kadence.coordinator.records import decode, encode, group_of
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -37,7 +34,10 @@ from kadence.protocol.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kadence.records import FetchedRecords
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_broker.cluster import OFFSETS_TOPIC, STATE_PARTITIONS, coordinator_partition
+from kadence_broker.coordinator.records import decode, encode, group_of
+from kadence_testing.kafka import Kafka
 
 
 def described(side: Side) -> tuple[str, str, str, list[tuple[bytes, bytes]]]:

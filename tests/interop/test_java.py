@@ -12,8 +12,8 @@ from tests.interop.tools import TOOLS, Tools
 from tests.net.conftest import Certificates, certificates
 
 from kadence import Producer
-from kadence.broker import Broker, TlsFiles
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker, TlsFiles
+from kadence_testing.kafka import Kafka
 
 __all__ = ["certificates"]
 

@@ -18,8 +18,8 @@ from tests.interop.tools import TOOLS, Tools
 from tests.patience import PATIENCE
 
 import docs
-from kadence.broker import Broker
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"

@@ -9,8 +9,8 @@ from tests.cli.test_transactions import leave_hanging
 from tests.interop.tools import TOOLS, Tools
 
 from kadence import Producer
-from kadence.broker import Broker
-from kadence.cli.main import main
+from kadence_broker import Broker
+from kadence_cli.main import main
 
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 with warnings.catch_warnings():
     # It reads its own schemas with a function that Python 3.11 deprecates.

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from kadence.broker import Broker
+from kadence_broker import Broker
 
 
 @pytest.fixture(scope="module")

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conftest import FAST_GROUPS
+from conftest import FAST_GROUPS
 from tests.interop.known_topics import coordinator_knows
 from tests.interop.test_same_as_kafka import Side, protocols
 from tests.interop.test_transactions_same_as_kafka import Stage
 from tests.patience import until
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
@@ -35,7 +34,8 @@ from kadence.protocol.offset_commit import (
 )
 from kadence.protocol.offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from kadence.protocol.sync_group import SyncGroupRequest
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 _INTERVAL = "consumer.assignment.interval.ms"
 _GROUP = 32

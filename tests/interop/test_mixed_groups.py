@@ -19,8 +19,8 @@ from tests.interop.members import Group, Member, mixed_group
 from tests.patience import until
 
 from kadence import Admin, Producer
-from kadence.broker import Broker
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 PARTITIONS = 10
 SESSION_MS = 4_000

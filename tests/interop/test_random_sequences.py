@@ -6,7 +6,7 @@ import pytest
 from tests.interop.sequences import compare
 from tests.interop.steps import MODES
 
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -21,7 +21,7 @@ from kadence.protocol.offset_for_leader_epoch import (
 )
 from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kadence.records import encode_batch
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 HOUR = 3_600_000
 

@@ -16,7 +16,6 @@ from tests.broker.storage.test_partition import ACCEPTED, REFUSED
 from tests.broker.wire import Wire, at, fetch
 from tests.patience import PATIENCE, until
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -51,7 +50,8 @@ from kadence.protocol.offset_for_leader_epoch import (
 )
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kadence.records import encode_batch
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 Scenario = Callable[["Side"], Any]
 

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyspark
 import pytest
-from tests.conftest import ON_CI
+from conftest import ON_CI
 from tests.patience import PATIENCE
 from tests.spark.processes import environment
 
-from kadence.broker import Broker
 from kadence.errors import MissingDependencyError
-from kadence.spark.checkpoints import Checkpoint, rewrite_for_connector
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_spark.checkpoints import Checkpoint, rewrite_for_connector
+from kadence_testing.kafka import Kafka
 
 pytestmark = [pytest.mark.own_spark, pytest.mark.heavy]
 

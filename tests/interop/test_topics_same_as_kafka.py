@@ -41,7 +41,7 @@ from kadence.protocol.offset_fetch import (
 )
 from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kadence.records import encode_batch
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 
 def creating(talk: Talk) -> None:

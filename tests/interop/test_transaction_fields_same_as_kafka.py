@@ -29,7 +29,7 @@ from kadence.protocol.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from kadence.testing.kafka import Kafka
+from kadence_testing.kafka import Kafka
 
 
 def begin(talk: Talk, name: str) -> tuple[int, int]:

@@ -16,7 +16,6 @@ from tests.broker.wire import at, fetch
 from tests.interop.test_same_as_kafka import Side
 from tests.patience import PATIENCE
 
-from kadence.broker import Broker
 from kadence.protocol import error_codes as codes
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -43,7 +42,8 @@ from kadence.protocol.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from kadence.records import encode_batch, iter_batches
-from kadence.testing.kafka import Kafka
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka
 
 ProducerId = tuple[int, int]
 

@@ -21,8 +21,8 @@ from tests.interop.tools import TOOLS
 from tests.patience import PATIENCE, until
 
 from kadence import Admin, Consumer, Producer, TopicPartition
-from kadence.broker import Broker
-from kadence.testing.kafka import Kafka, free_ports
+from kadence_broker import Broker
+from kadence_testing.kafka import Kafka, free_ports
 
 PARTITIONS = 3
 SETTINGS = {

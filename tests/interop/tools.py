@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from tests.patience import PATIENCE
 
 from kadence.java import find_java
-from kadence.testing.kafka import kafka_jars
+from kadence_testing.kafka import kafka_jars
 
 __all__ = ["TOOLS", "Ended", "Tools", "tools_jvm"]
 

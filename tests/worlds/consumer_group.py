@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.worlds.coordinator import Sent, World, id_of
 
-from kadence.coordinator import GroupCoordinator, TopicImage
-from kadence.coordinator.consumer.group import ConsumerGroup
 from kadence.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from kadence_broker.coordinator import GroupCoordinator, TopicImage
+from kadence_broker.coordinator.consumer.group import ConsumerGroup
 
 SESSION = 45_000
 REBALANCE = 60_000

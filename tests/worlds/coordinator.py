@@ -9,7 +9,11 @@ from typing import Any
 
 from tests.worlds.hand import Clock
 
-from kadence.coordinator import (
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
+from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
+from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kadence_broker.coordinator import (
     Caller,
     ClassicGroup,
     CoordinatorConfig,
@@ -19,11 +23,7 @@ from kadence.coordinator import (
     TopicImage,
     TopicTable,
 )
-from kadence.coordinator.records import decode, encode
-from kadence.protocol.heartbeat import HeartbeatRequest
-from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
-from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
-from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kadence_broker.coordinator.records import decode, encode
 
 SESSION = 10_000
 REBALANCE = 60_000

@@ -15,10 +15,10 @@ from tests.worlds.hand import Hand
 from tests.worlds.members import Member
 
 from kadence.connection.request import Request
-from kadence.coordinator import Caller, CoordinatorConfig, GroupCoordinator, TopicImage, TopicTable
 from kadence.errors import DisconnectedError
 from kadence.protocol.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from kadence.protocol.registry import decode_request, decode_response, encode_request, encode_response
+from kadence_broker.coordinator import Caller, CoordinatorConfig, GroupCoordinator, TopicImage, TopicTable
 
 __all__ = ["Desk"]
 

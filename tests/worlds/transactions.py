@@ -7,15 +7,15 @@ from typing import Any
 
 from tests.worlds.hand import Clock
 
-from kadence.coordinator import Caller, TopicImage, TopicTable
-from kadence.coordinator.records import Record
-from kadence.coordinator.transactions import Ending, Step, TransactionConfig, TransactionCoordinator
-from kadence.coordinator.transactions.transaction import Transaction
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.types import TopicPartition
+from kadence_broker.coordinator import Caller, TopicImage, TopicTable
+from kadence_broker.coordinator.records import Record
+from kadence_broker.coordinator.transactions import Ending, Step, TransactionConfig, TransactionCoordinator
+from kadence_broker.coordinator.transactions.transaction import Transaction
 
 TIMEOUT = 60_000
 WALL = 1_700_000_000_000

@@ -1,0 +1,228 @@
+"""The public class of the group coordinator: requests in, records and answers out. Its owner fires the timers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from uuid import uuid4
+
+from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.heartbeat import HeartbeatRequest
+from kadence.protocol.join_group import JoinGroupRequest
+from kadence.protocol.leave_group import LeaveGroupRequest
+from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
+from kadence.protocol.offset_delete import OffsetDeleteRequest
+from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.protocol.sync_group import SyncGroupRequest
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
+from kadence_broker.coordinator import admin
+from kadence_broker.coordinator.classic import joining, leaving, rebalance, syncing
+from kadence_broker.coordinator.classic import storing as classic
+from kadence_broker.coordinator.classic.group import ClassicGroup
+from kadence_broker.coordinator.config import CoordinatorConfig
+from kadence_broker.coordinator.consumer import classic_members, describing, expressions, heartbeat
+from kadence_broker.coordinator.consumer import leaving as consumer_leaving
+from kadence_broker.coordinator.consumer import settings as consumer_settings
+from kadence_broker.coordinator.consumer.group import ConsumerGroup
+from kadence_broker.coordinator.effects import Caller, Outcome
+from kadence_broker.coordinator.groups import Group
+from kadence_broker.coordinator.offsets import commit, delete, expiry, fetch, transactional
+from kadence_broker.coordinator.offsets import storing as offsets
+from kadence_broker.coordinator.offsets.store import OffsetStore
+from kadence_broker.coordinator.records import Record
+from kadence_broker.coordinator.replay import replay
+from kadence_broker.coordinator.shard import Shard
+from kadence_broker.coordinator.timers import TimerKey, TimerKind
+from kadence_broker.coordinator.topics import Topics, TopicTable
+
+__all__ = ["GroupCoordinator"]
+
+_RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
+    HeartbeatRequest: syncing.heartbeat,
+    OffsetCommitRequest: commit.commit,
+    OffsetFetchRequest: fetch.fetch,
+    JoinGroupRequest: joining.join,
+    SyncGroupRequest: syncing.sync,
+    LeaveGroupRequest: leaving.leave,
+    ListGroupsRequest: admin.list_groups,
+    DescribeGroupsRequest: admin.describe_groups,
+    DeleteGroupsRequest: admin.delete_groups,
+    OffsetDeleteRequest: delete.delete,
+    TxnOffsetCommitRequest: transactional.commit,
+    ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
+    ConsumerGroupDescribeRequest: describing.describe,
+}
+"""The handler of each request: called with the shard, the time, the caller and the request."""
+
+_RULES_OF_CONSUMER_GROUPS: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
+    HeartbeatRequest: classic_members.heartbeat,
+    JoinGroupRequest: classic_members.join,
+    SyncGroupRequest: classic_members.sync,
+    LeaveGroupRequest: classic_members.leave,
+}
+"""Handlers used instead if the group is a KIP-848 group."""
+
+_TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
+    TimerKind.SESSION: rebalance.on_session_timer,
+    TimerKind.JOIN: rebalance.on_join_timer,
+    TimerKind.SYNC: rebalance.on_sync_timer,
+    TimerKind.EXPIRY: expiry.on_expiry_timer,
+}
+"""The action of each kind of timer."""
+
+_TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
+    TimerKind.SESSION: consumer_leaving.on_session_timer,
+    TimerKind.REBALANCE: consumer_leaving.on_rebalance_timer,
+    TimerKind.JOIN: consumer_leaving.on_join_or_sync_timer,
+    TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
+    TimerKind.MATCH: expressions.on_match_timer,
+}
+"""Actions used instead if the timer's group is a KIP-848 group."""
+
+
+def _random_id() -> str:
+    return str(uuid4())
+
+
+class GroupCoordinator:
+    """Owner of groups and committed offsets. One caller at a time; ``now`` never goes back.
+
+    A shell stores the records of an `Outcome` and delivers its answers after that. When it cannot store them, it
+    takes the groups out with `unload` and loads them again from what is stored: `replay` each record, then `loaded`.
+
+    Args:
+        config: bounds and delays.
+        topics: of the cluster. Default: no topic exists.
+        new_id: makes the random part of member ids; a simulation passes its own. None: UUIDs.
+        wall: turns ``now`` into the time of day in ms, which records contain. Default: both are the same.
+    """
+
+    __slots__ = ("_shard",)
+
+    def __init__(
+        self,
+        config: CoordinatorConfig | None = None,
+        *,
+        topics: Topics | None = None,
+        new_id: Callable[[], str] | None = None,
+        wall: Callable[[int], int] = lambda now: now,
+    ) -> None:
+        self._shard = Shard(
+            config or CoordinatorConfig(), new_id or _random_id, topics or TopicTable(), wall, replay
+        )
+
+    def __repr__(self) -> str:
+        return f"<GroupCoordinator {len(self._shard.groups)} groups, {len(self._shard.timers)} timers>"
+
+    @property
+    def groups(self) -> dict[str, Group]:
+        """The groups, for reading only."""
+        return self._shard.groups
+
+    @property
+    def offsets(self) -> OffsetStore:
+        """Committed offsets of all groups, for reading only: records change them."""
+        return self._shard.offsets
+
+    def set_group_configs(self, group_id: str, configs: Mapping[str, int]) -> None:
+        """Replace one group's own settings (KIP-848's dynamic group configs); empty: it uses the broker's.
+
+        Call `kadence_broker.coordinator.consumer.settings.group_configs_fault` before: it checks that a group may have
+        them.
+        """
+        consumer_settings.set_group_configs(self._shard, group_id, configs)
+
+    def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
+        """Handle one request; the answers may be for this caller, for parked ones, for both or for none.
+
+        Raises:
+            TypeError: a request that this coordinator does not serve.
+        """
+        shard = self._shard
+        rule = _RULES.get(type(request))
+        if rule is None:
+            raise TypeError(f"a group coordinator does not serve {type(request).__name__}")
+        expiry.arm(shard, now)
+        if isinstance(shard.groups.get(getattr(request, "group_id", "")), ConsumerGroup):
+            rule = _RULES_OF_CONSUMER_GROUPS.get(type(request), rule)
+        rule(shard, now, caller, request)
+        return shard.take()
+
+    def poll(self, now: int) -> Outcome:
+        """Fire every timer that is due."""
+        shard = self._shard
+        while (key := shard.timers.pop_due(now)) is not None:
+            of_consumer_group = isinstance(shard.groups.get(key.group_id), ConsumerGroup)
+            fire = (_TIMERS_OF_CONSUMER_GROUPS if of_consumer_group else _TIMERS).get(key.kind)
+            if fire is not None:
+                fire(shard, now, key)
+        return shard.take()
+
+    def abandon(self) -> Outcome:
+        """Return the effects of a `handle` or `poll` that raised: do not store them, and load their keys again."""
+        return self._shard.take()
+
+    def next_deadline(self) -> int:
+        """The latest time of the next `poll`; FOREVER if there are no timers."""
+        return self._shard.timers.next_deadline()
+
+    def topic_deleted(self, now: int, topic: str) -> Outcome:
+        """Forget every group's offsets in ``topic``."""
+        offsets.forget_topic(self._shard, topic)
+        return self._shard.take()
+
+    # Loading and giving up groups: for a coordinator that starts, moves, or could not store its records.
+
+    def replay(self, record: Record) -> None:
+        """Apply a stored record. No request is answered."""
+        replay(self._shard, record)
+
+    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Outcome:
+        """All records of the groups that ``owns`` selects are replayed: start their timers at ``now``."""
+        expiry.arm(self._shard, now)
+        for group in self._shard.groups.values():
+            if not owns(group.group_id):
+                continue
+            if isinstance(group, ClassicGroup):
+                classic.loaded(self._shard, now, group)
+                if len(group.members) > self._shard.config.max_size:
+                    # The limit is smaller than before: the members that join last will be refused.
+                    rebalance.prepare(self._shard, now, group)
+            elif isinstance(group, ConsumerGroup):
+                consumer_leaving.loaded(self._shard, now, group)
+        return self._shard.take()
+
+    def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
+        """Give up the groups that ``owns`` selects, and their offsets; parked requests end with NOT_COORDINATOR."""
+        shard = self._shard
+        for group_id in [each for each in shard.groups.keys() | shard.offsets.groups() if owns(each)]:
+            group = shard.groups.get(group_id)
+            if isinstance(group, ClassicGroup):
+                classic.unload(shard, group)
+            elif isinstance(group, ConsumerGroup):
+                consumer_leaving.unload(shard, group)
+            shard.offsets.remove_group(group_id)
+        return shard.take()
+
+    def snapshot(self, owns: Callable[[str], bool]) -> Iterator[Record]:
+        """The state of the groups that ``owns`` selects, as the fewest records that make it."""
+        shard = self._shard
+        for group_id in sorted(filter(owns, shard.groups.keys() | shard.offsets.groups())):
+            if (group := shard.groups.get(group_id)) is not None:
+                yield from group.records()
+            yield from offsets.records(shard, group_id)
+
+    def end_transaction(
+        self, now: int, producer_id: int, epoch: int, committed: bool, owns: Callable[[str], bool]
+    ) -> Outcome:
+        """A producer's transaction is decided: commit or drop its offsets in the groups that ``owns`` selects.
+
+        The shell has stored the marker in the partition of `__consumer_offsets` of these groups, or found it
+        there while loading.
+        """
+        self._shard.offsets.end_transaction(producer_id, owns, committed=committed)
+        return self._shard.take()

@@ -1,0 +1,31 @@
+"""The topics that a request is about."""
+
+from __future__ import annotations
+
+from kadence.protocol.fetch import FetchRequest
+from kadence_broker.service import Call, Services
+
+__all__ = ["topics_of"]
+
+
+def topics_of(services: Services, call: Call) -> set[str]:
+    """Names of the topics that the request names, by name or by id, and of those in its fetch session."""
+    message = call.message
+    found: set[str] = set()
+    ids: set[bytes] = set()
+    for field in ("topics", "topic_data"):
+        for each in getattr(message, field, None) or ():
+            if isinstance(each, str):
+                found.add(each)
+                continue
+            found.add(getattr(each, "name", None) or getattr(each, "topic", None) or "")
+            ids.add(getattr(each, "topic_id", b""))
+    if isinstance(message, FetchRequest):
+        for name, topic_id in services.sessions.topics(message.session_id):
+            found.add(name)
+            ids.add(topic_id)
+    for topic_id in ids:
+        topic = services.cluster.topic_by_id(topic_id)
+        if topic is not None:
+            found.add(topic.name)
+    return found - {""}

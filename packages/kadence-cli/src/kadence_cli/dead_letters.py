@@ -1,0 +1,123 @@
+"""``kadence dead-letters``: lists, shows, replays and deletes dead letter records."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kadence_cli.common import add_actions, add_client_options, add_command, add_row_options, client_config
+from kadence_cli.letter_actions import drop_letters, list_letters, replay_letters, show_letters
+from kadence_cli.losses import Losses
+from kadence_cli.reach import admin_settings, reached
+from kadence_cli.where import FORMS, read_where
+
+__all__ = ["add", "run"]
+
+_DESCRIPTION = """\
+List the records of a dead letter topic, show them, send them back, or delete
+them. They come from Consumer.process, from a consumer with
+deserialization.errors=dead-letter, or from a pipeline."""
+
+_EXAMPLES = """\
+  kadence dead-letters list orders.dead
+  kadence dead-letters show orders.dead -n 3
+  kadence dead-letters show orders.dead:0 --offset 12
+  kadence dead-letters replay orders.dead --error TimeoutError --dry-run
+  kadence dead-letters replay orders.dead --error TimeoutError
+  kadence dead-letters replay orders.dead:0 --offset 12 --to orders.test
+  kadence dead-letters replay orders.dead --all
+  kadence dead-letters drop orders.dead --before -30d --dry-run"""
+
+_REPLAY = """
+
+It sends each record unchanged, without the headers about the error, to its
+original topic and partition. The timestamp is the time of sending; the
+original one is in the header kadence.replay.timestamp. The dead letter records
+stay: a second replay sends them again. A record of which a part was too large
+for the dead letter topic is not sent, nor one that names no existing topic;
+the command names its original place. The others are sent."""
+
+_DROP = """
+
+Kafka cannot delete single records: all dead letter records before WHERE go,
+replayed or not. It cannot be undone.
+
+"""
+
+
+def add(commands: Any) -> None:
+    """The command line of ``kadence dead-letters``."""
+    parser = add_command(
+        commands,
+        "dead-letters",
+        "records that were given up: why, and back to their topic",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+    )
+    actions = add_actions(parser)
+
+    def action(name: str, summary: str, function: Any, more: str = "") -> argparse.ArgumentParser:
+        sub = add_command(actions, name, summary, description=f"{summary[0].upper()}{summary[1:]}.{more}")
+        sub.add_argument(
+            "topics",
+            nargs="+",
+            metavar="TOPIC[:0,1,…]",
+            help="a dead letter topic, or some of its partitions",
+        )
+        add_row_options(sub)
+        add_client_options(sub)
+        sub.set_defaults(run=run, action_function=function)
+        return sub
+
+    def choice(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--offset",
+            type=int,
+            action="append",
+            default=[],
+            metavar="N",
+            help="the record with this offset in the dead letter topic; repeatable",
+        )
+        sub.add_argument(
+            "--error",
+            action="append",
+            default=[],
+            metavar="CLASS",
+            help="records with this class of exception, e.g. TimeoutError; repeatable",
+        )
+        sub.add_argument(
+            "--origin",
+            action="append",
+            default=[],
+            metavar="TOPIC",
+            help="records that came from this topic; repeatable",
+        )
+
+    choice(action("list", "count dead letter records by origin and error", list_letters))
+    show = action("show", "show dead letter records: key, value, headers, error", show_letters)
+    choice(show)
+    show.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
+    replay = action("replay", "send dead letter records back to their topics", replay_letters, _REPLAY)
+    choice(replay)
+    replay.add_argument("--all", action="store_true", help="all records of these partitions")
+    replay.add_argument("--to", metavar="TOPIC", help="send them to this topic instead")
+    replay.add_argument(
+        "--dry-run", action="store_true", help="show what would be sent where, and send nothing"
+    )
+    drop = action("drop", "delete the oldest dead letter records", drop_letters, f"{_DROP}{FORMS}")
+    drop.add_argument(
+        "--before",
+        required=True,
+        type=read_where,
+        metavar="WHERE",
+        help="delete the records before this place",
+    )
+    drop.add_argument("--dry-run", action="store_true", help="show how many there are without deleting any")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run it; the exit status."""
+    arguments.losses = Losses()
+    with reached(admin_settings(client_config(arguments)), arguments) as admin:
+        status: int = arguments.action_function(admin, arguments) or arguments.losses.status
+    return status

@@ -1,0 +1,37 @@
+"""A schema registry's schemas, and keys and values that are written with them.
+
+A room of its own above `kadence.security`: it knows no consumer, producer or Spark, which are given what it makes. A
+client is used by any number of threads. Serialisers run where `send` is called, deserialisers in the poll; both ask the
+registry there, once for each schema. Its network traffic is HTTP, by the standard library.
+"""
+
+from __future__ import annotations
+
+from kadence_schemas.avro import AvroDeserializer, AvroSerializer
+from kadence_schemas.client import SchemaRegistryClient
+from kadence_schemas.json_schema import JsonSchemaDeserializer, JsonSchemaSerializer
+from kadence_schemas.protobuf import ProtobufDeserializer, ProtobufSerializer
+from kadence_schemas.schemas import RegisteredSchema, Schema, SchemaReference
+from kadence_schemas.subjects import (
+    SubjectNameStrategy,
+    record_subject,
+    topic_record_subject,
+    topic_subject,
+)
+
+__all__ = [
+    "AvroDeserializer",
+    "AvroSerializer",
+    "JsonSchemaDeserializer",
+    "JsonSchemaSerializer",
+    "ProtobufDeserializer",
+    "ProtobufSerializer",
+    "RegisteredSchema",
+    "Schema",
+    "SchemaReference",
+    "SchemaRegistryClient",
+    "SubjectNameStrategy",
+    "record_subject",
+    "topic_record_subject",
+    "topic_subject",
+]

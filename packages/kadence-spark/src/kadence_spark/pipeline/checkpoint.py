@@ -1,0 +1,62 @@
+"""The progress of a pipeline in Spark's checkpoint: files ``offsets/N`` and ``commits/N`` for each batch N.
+
+``offsets/N`` is written before a batch, ``commits/N`` after it; the last line of the former is the source's offset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+
+from kadence.errors import IllegalStateError
+from kadence_spark.pipeline.files import Files
+from kadence_spark.source.offsets import Offsets, Point
+
+__all__ = ["Committed", "committed", "planned"]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The last batch that is committed to the outputs.
+
+    Attributes:
+        batch: its number. offsets: for each partition the next offset to read.
+    """
+
+    batch: int
+    offsets: Offsets
+
+
+def committed(files: Files, checkpoint: str) -> Committed | None:
+    """Read the checkpoint; None: no batch has ended yet.
+
+    Raises:
+        IllegalStateError: it is not the checkpoint of a query of format kadence.
+    """
+    batches = [int(name) for name in files.names(f"{checkpoint}/commits") if name.isdecimal()]
+    if not batches:
+        return None
+    text = files.read(f"{checkpoint}/offsets/{max(batches)}") or ""
+    try:
+        shape = json.loads(text.splitlines()[-1])
+        if not isinstance(shape, dict):
+            raise TypeError
+    except (ValueError, IndexError, TypeError):
+        raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
+    return Committed(max(batches), Point.from_json(shape).next)
+
+
+def planned(files: Files, checkpoint: str, batch: int) -> str:
+    """A digest of the offset ranges of a batch: another plan under the same number has another digest.
+
+    Raises:
+        IllegalStateError: the checkpoint has no offsets of the batch, which Spark writes before it begins.
+    """
+    text = files.read(f"{checkpoint}/offsets/{batch}")
+    if text is None:
+        raise IllegalStateError(f"{checkpoint}/offsets/{batch} is missing, which says what the batch reads")
+    before = files.read(f"{checkpoint}/offsets/{batch - 1}") or ""
+    # The first lines are a version, and the time and the settings of the plan.
+    sources = [each.splitlines()[2:] for each in (before, text)]
+    return hashlib.sha256(json.dumps(sources).encode()).hexdigest()

@@ -1,8 +1,0 @@
-"""What spark-submit starts to run a pipeline's file; see `kadence.spark.pipeline.__main__`."""
-
-import sys
-
-if __name__ == "__main__":
-    from kadence.spark.pipeline.__main__ import main
-
-    sys.exit(main())
