@@ -31,16 +31,11 @@ class ShareKeys(GroupConfig, Protocol):
     def fetch_max_wait_ms(self) -> int: ...
 
     @property
-    def buffer_memory(self) -> int:
-        """The most bytes of answers that are held. No fetch leaves while more are."""
+    def limits_records(self) -> bool:
+        """Whether a fetch acquires no more than it asks for (KIP-1206)."""
         ...
 
     @property
-    def share_acquire_mode(self) -> str:
-        """``batch_optimized`` or ``record_limit`` (KIP-1206)."""
-        ...
-
-    @property
-    def share_lock_renewal(self) -> bool:
+    def share_renew_locks(self) -> bool:
         """Whether the locks of what is not acknowledged are renewed while the application makes progress (Q2)."""
         ...

@@ -5,7 +5,7 @@ with `acquired_reader.AcquiredReader`, which knows what was acquired, and which 
 
 Locks are kept by our clock, from when the request was sent, so they end here before they end at the broker. What lies
 in the buffer with its lock ended is dropped by the application, not returned (Q4). The network thread renews the locks
-of all that is not acknowledged (``share.lock.renewal``) while the application makes progress.
+of all that is not acknowledged (``share.renew.locks``) while the application makes progress.
 """
 
 from __future__ import annotations
