@@ -34,7 +34,7 @@ def refusal(**settings: object) -> str:
 def test_the_defaults_are_those_of_kafkas_own_and_locks_are_renewed() -> None:
     config = ShareConsumerConfig.parse(NEEDED)
     assert (config.share_acknowledgement_mode, config.share_acquire_mode) == ("implicit", "batch_optimized")
-    assert (config.share_renew_locks, config.max_poll_records) == (True, 500)
+    assert (config.share_lock_renewal, config.max_poll_records) == (True, 500)
     assert not config.is_explicit
     assert not config.limits_records
 
@@ -44,11 +44,11 @@ def test_modes_are_words_of_any_case() -> None:
         NEEDED,
         share_acknowledgement_mode="EXPLICIT",
         share_acquire_mode="Record_Limit",
-        share_renew_locks="false",
+        share_lock_renewal="false",
     )
     assert config.is_explicit
     assert config.limits_records
-    assert not config.share_renew_locks
+    assert not config.share_lock_renewal
     assert "share.acquire.mode: 'all' is not one of" in refusal(**{"share.acquire.mode": "all"})
 
 

@@ -37,7 +37,6 @@ _REFUSED: Final[Mapping[str, str]] = {
         ),
         "max.partition.fetch.bytes": "the broker divides fetch.max.bytes among the partitions; set that instead",
         "max.poll.arrow.bytes": "poll_arrow(max_records=...) bounds a table",
-        "buffer.memory": "max.poll.records and fetch.max.bytes bound what is fetched ahead; set these instead",
         "exclude.internal.topics": f"subscribe() takes names, not patterns; {_LEAVE_OUT}",
         "max.poll.records.ratio": "max.poll.records is a number here; set that instead",
     }.items()
@@ -75,7 +74,7 @@ class ShareConsumerConfig(ClientConfig):
         choices=("batch_optimized", "record_limit"),
         since="KIP-1206",
     )
-    share_renew_locks: bool = key(
+    share_lock_renewal: bool = key(
         "bool",
         True,
         "Whether the network thread renews the locks of records that the application holds, until it has not polled "
@@ -104,6 +103,7 @@ class ShareConsumerConfig(ClientConfig):
     fetch_min_bytes: int = same_key(ConsumerConfig, "fetch_min_bytes")
     fetch_max_wait_ms: int = same_key(ConsumerConfig, "fetch_max_wait_ms")
     fetch_max_bytes: int = same_key(ConsumerConfig, "fetch_max_bytes")
+    buffer_memory: int = same_key(ConsumerConfig, "buffer_memory")
     max_batch_bytes: int = same_key(ConsumerConfig, "max_batch_bytes")
     check_crcs: bool = same_key(ConsumerConfig, "check_crcs")
     key_deserializer: Any = same_key(ConsumerConfig, "key_deserializer")

@@ -29,7 +29,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     record_limit: a fetch acquires at most max.poll.records, and nothing is fetched ahead. Default:
     batch_optimized.
     """
-    share_renew_locks: bool | str
+    share_lock_renewal: bool | str
     """Whether the network thread renews the locks of records that the application holds, until it has not
     polled for max.poll.interval.ms. false: a record comes again once its lock has ended, as with Kafka's
     own client. Default: true.
@@ -57,6 +57,11 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """How long the broker waits for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | str
     """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
+    buffer_memory: int | str
+    """The most memory for records that are fetched, decompressed or held for the application. A single batch
+    may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
+    max.batch.bytes. Default: 134217728.
+    """
     max_batch_bytes: int | str
     """The consumer refuses a batch that would decompress to more than this, before it allocates the memory.
     Default: 268435456.
