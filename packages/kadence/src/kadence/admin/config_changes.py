@@ -57,8 +57,8 @@ def incremental_alter_configs(
 ) -> Waits[Outcomes[ConfigResource, None]]:
     """Change these settings and leave all others as they are (KIP-339).
 
-    Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group; one that
-    they would not write to is logged (`describe_dead_letter_queues`).
+    Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group: one
+    that they would not write to is logged (`describe_dead_letter_queues`).
 
     Args:
         changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.

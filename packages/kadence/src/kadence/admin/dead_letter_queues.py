@@ -55,7 +55,7 @@ def describe_dead_letter_queues(
 ) -> Waits[Outcomes[str, DeadLetterQueue]]:
     """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
 
-    Brokers take any topic as a group's setting, and look at it when they write. Use this before records are rejected.
+    Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
     """
     resources = {name: ConfigResource("group", name) for name in as_names(groups)}
     settings = yield from describe_configs(calls, deadline, list(resources.values()))

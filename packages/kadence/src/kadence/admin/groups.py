@@ -258,9 +258,7 @@ def deleted(calls: Calls, deadline: int, order: list[str]) -> Waits[Outcomes[str
                 continue
             for item in answer.results:
                 result[item.group_id] = (
-                    refusal(item.error_code, f"group {item.group_id!r}", item.error_message)
-                    if item.error_code
-                    else None
+                    refusal(item.error_code, f"group {item.group_id!r}") if item.error_code else None
                 )
         return result
 
