@@ -97,8 +97,8 @@ def test_a_group_with_members_has_a_place_after_it_accepts_a_record(
     (seen,) = described.members
     assert (seen.member_id, seen.assignment, seen.subscription) == (
         member.member_id,
-        {tp, TopicPartition(name, 1)},
-        {name},
+        frozenset({tp, TopicPartition(name, 1)}),
+        frozenset({name}),
     )
     assert admin.list_share_group_offsets(name, tp) == {tp: NO_PLACE}
     assert member.fetch(tp) == [(offset, 1) for offset in range(4)]
@@ -169,17 +169,14 @@ def test_dead_letter_topics_that_brokers_would_not_write_to(
     group = ConfigResource("group", name)
     if TOPIC_NAME not in admin.describe_configs(group)[group]:
         pytest.skip("Kafka before 4.4 has no dead letter topics")
-    on = {"errors.deadletterqueue.group.enable": True}
-    topics = {
-        name: {},
+    on: dict[str, str | int | float | bool] = {"errors.deadletterqueue.group.enable": True}
+    topics: dict[str, dict[str, str | int | float | bool]] = {
         f"dlq.{name}-off": {},
         f"dlq.{name}-compact": {**on, "cleanup.policy": "compact"},
         f"dlq.{name}-self": on,
         f"dlq.{name}": on,
     }
-    admin.create_topics(
-        [NewTopic(topic, 1, configs=configs) for topic, configs in topics.items() if topic != name]
-    )
+    admin.create_topics([NewTopic(topic, 1, configs=configs) for topic, configs in topics.items()])
     admin.alter_share_group_offsets(name, {(name, 0): 0, (f"dlq.{name}-self", 0): 0})
     assert admin.describe_dead_letter_queues(name) == {name: DeadLetterQueue(None)}
     for topic, fault in (
