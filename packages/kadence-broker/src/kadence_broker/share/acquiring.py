@@ -38,7 +38,7 @@ class Acquired(NamedTuple):
 
     first: int
     last: int
-    count: int
+    deliveries: int
 
     @property
     def size(self) -> int:
@@ -254,7 +254,7 @@ class _Acquiring:
             batch.whole is None
             and before is not None
             and before.first >= batch.first
-            and (before.last + 1, before.count) == (first, delivery.count)
+            and (before.last + 1, before.deliveries) == (first, delivery.count)
         ):
             self.result[-1] = before._replace(last=last)
         else:
@@ -295,8 +295,9 @@ class _Acquiring:
             batch = InFlightBatch(first, last, Delivery(RecordState.AVAILABLE, 0))
             batch.split()
             got = batch.each[:left]
-            for each in got:
-                each.state, each.count, each.member = RecordState.ACQUIRED, 1, self.wish.member
+            for delivery in got:
+                delivery.state, delivery.count = RecordState.ACQUIRED, 1
+                delivery.member = self.wish.member
             self.partition.in_flight.add(batch)
             self.partition.look_for_available()
             self._lock(batch, got)

@@ -21,7 +21,7 @@ class StateBatch(NamedTuple):
     first: int
     last: int
     state: RecordState
-    count: int
+    deliveries: int
 
 
 class DeadLetter(NamedTuple):
@@ -29,7 +29,7 @@ class DeadLetter(NamedTuple):
 
     first: int
     last: int
-    count: int
+    deliveries: int
     is_rejected: bool
 
 

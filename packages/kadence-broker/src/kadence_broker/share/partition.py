@@ -83,7 +83,7 @@ class SharePartition:
             if each.first > expected and self._gap_start < 0:
                 self._gap_start = expected
             expected = each.last + 1
-            self.in_flight.add(InFlightBatch(each.first, each.last, Delivery(each.state, each.count)))
+            self.in_flight.add(InFlightBatch(each.first, each.last, Delivery(each.state, each.deliveries)))
             if each.state in DONE:
                 self.done_count += each.last - each.first + 1
         self.end_offset = expected - 1

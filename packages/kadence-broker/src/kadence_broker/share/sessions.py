@@ -34,7 +34,7 @@ class TopicIdPartition(NamedTuple):
     """A partition as these requests name it."""
 
     topic_id: bytes
-    index: int
+    partition: int
 
 
 @dataclass(slots=True, eq=False)

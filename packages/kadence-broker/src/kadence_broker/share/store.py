@@ -105,9 +105,7 @@ class ShareStore:
         )
         return self._store(key, snapshot(key, state, now))
 
-    def write(
-        self, key: ShareKey, start_offset: int, done_count: int, batches: Sequence[StateBatch]
-    ) -> int:
+    def write(self, key: ShareKey, start_offset: int, done_count: int, batches: Sequence[StateBatch]) -> int:
         """Store what a step changed.
 
         Returns:
@@ -121,6 +119,11 @@ class ShareStore:
     def delete(self, key: ShareKey) -> int:
         """Forget a share-partition. Returns an error code."""
         return self._store(key, tombstone(key)) if key in self._states else codes.NONE
+
+    def forget(self, key: ShareKey) -> None:
+        """Its topic has been deleted: nobody asks for it again, also if that cannot be stored now."""
+        if self.delete(key) != codes.NONE:
+            self._forget(key)
 
     # The records
 
@@ -143,8 +146,7 @@ class ShareStore:
         partitions = self.topic.partitions()
         if keys is not None:
             partitions = [
-                partitions[index]
-                for index in {coordinator_partition(each.coordinator_key) for each in keys}
+                partitions[index] for index in {coordinator_partition(each.coordinator_key) for each in keys}
             ]
         pending, worst = len(partitions) + 1, codes.NONE
 
