@@ -57,6 +57,7 @@ def configuration() -> str:
     ]
     for title, table in (
         ("Consumer", config.ConsumerConfig),
+        ("Share consumer", config.ShareConsumerConfig),
         ("Producer", config.ProducerConfig),
         ("Admin", config.AdminConfig),
     ):

@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from kadence.config import AdminConfig, ClientConfig, ConsumerConfig, Key, ProducerConfig, keys
+from kadence.config import (
+    AdminConfig,
+    ClientConfig,
+    ConsumerConfig,
+    Key,
+    ProducerConfig,
+    ShareConsumerConfig,
+    keys,
+)
 from python_text import Lines
 
 __all__ = ["FILES", "UnknownKindError", "annotation", "settings_source"]
@@ -120,6 +128,27 @@ FILES = {
                 "SettingsWithoutDeserializers",
                 "The settings of a consumer as its keywords: ``Consumer(**settings)``.",
                 ConsumerConfig,
+                ClientConfig,
+                _TYPED,
+            ),
+        ],
+    ),
+    "share/settings.py": (
+        "The share consumer's settings, as types.",
+        [
+            _Class(
+                "SettingsWithoutDeserializers",
+                "ClientSettings",
+                "`ShareConsumerSettings` without the deserialisers, which the signature of `ShareConsumer` names.",
+                ShareConsumerConfig,
+                ClientConfig,
+                _TYPED,
+            ),
+            _Class(
+                "ShareConsumerSettings",
+                "SettingsWithoutDeserializers",
+                "The settings of a share consumer as its keywords: ``ShareConsumer(**settings)``.",
+                ShareConsumerConfig,
                 ClientConfig,
                 _TYPED,
             ),

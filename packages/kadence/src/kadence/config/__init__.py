@@ -17,6 +17,7 @@ from kadence.security import Secret
 
 if TYPE_CHECKING:
     from kadence.config.producer import ProducerConfig
+    from kadence.config.share_consumer import ShareConsumerConfig
 
 __all__ = [
     "AdminConfig",
@@ -25,6 +26,7 @@ __all__ = [
     "Key",
     "ProducerConfig",
     "Secret",
+    "ShareConsumerConfig",
     "generated_client_id",
     "keys",
 ]
@@ -32,10 +34,11 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """The producer's keys when they are first used: a consumer needs none of them."""
-        if name == "ProducerConfig":
-            from kadence.config.producer import ProducerConfig
+        """Keys of other clients when they are first used: a consumer needs none of them."""
+        home = {"ProducerConfig": "producer", "ShareConsumerConfig": "share_consumer"}.get(name)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from kadence.loading import load
 
-            globals()[name] = ProducerConfig
-            return ProducerConfig
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = globals()[name] = getattr(load(f"kadence.config.{home}"), name)
+        return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
-from kadence.config.table import INT32_MAX, key, keys, read, unknown
+from kadence.config.table import INT32_MAX, client_of, key, keys, read, unknown
 from kadence.errors import ConfigError
 from kadence.security import MECHANISMS, Secret
 
@@ -43,6 +43,9 @@ class ClientConfig:
 
     _BESIDES: ClassVar[str] = ""
     """An addition to the error for an argument that is not settings."""
+
+    _REFUSED: ClassVar[Mapping[str, str]] = {}
+    """Keys of other clients of which there is more to say than that this client does not have them."""
 
     bootstrap_servers: tuple[str, ...] = key(
         "list",
@@ -259,7 +262,7 @@ class ClientConfig:
         values: dict[str, Any] = {}
         for name, value in given.items():
             if name not in rows:
-                advice = _advice(name, value, given)
+                advice = cls._REFUSED.get(name) or _advice(name, value, given)
                 mistakes.append((name, advice or unknown(spelled[name], cls, rows)))
                 continue
             try:
@@ -328,7 +331,7 @@ class AdminConfig(ClientConfig):
 def _refuse(cls: type, mistakes: list[Fault]) -> None:
     """Raise what is wrong, if anything is."""
     if len(mistakes) > 1:
-        kind = cls.__name__.removesuffix("Config").lower()
+        kind = client_of(cls)
         listed = "".join(f"\n- {text}" for _, text in mistakes)
         raise ConfigError(f"{len(mistakes)} mistakes in the {kind}'s settings:{listed}", key=mistakes[0][0])
     if mistakes:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 from kadence.config.client import ClientConfig, Fault, api_timeout
 from kadence.config.table import AUTO, INT32_MAX, key
 
-__all__ = ["ConsumerConfig"]
+__all__ = ["ConsumerConfig", "deserializer_faults"]
 
 _MAX_POLL_RECORDS: Final = 500
 
@@ -294,7 +294,7 @@ class ConsumerConfig(ClientConfig):
             yield "enable.auto.commit", "enable.auto.commit needs group.id: offsets are committed for a group"
         if self.group_instance_id is not None and self.group_id is None:
             yield "group.instance.id", "group.instance.id needs group.id"
-        yield from self._check_deserializers(given)
+        yield from deserializer_faults(self, given)
         # The default may be above a small buffer: fetches never ask for more than there is room for.
         if self.max_partition_fetch_bytes > self.buffer_memory and "max.partition.fetch.bytes" in given:
             yield (
@@ -328,20 +328,6 @@ class ConsumerConfig(ClientConfig):
             )
         object.__setattr__(self, "auto_offset_reset", word + colon + duration.strip().upper())
 
-    def _check_deserializers(self, given: Mapping[str, str]) -> Iterator[Fault]:
-        """A policy for bad records that can never be needed, or never be kept, is a mistake."""
-        decodes = self.key_deserializer is not None or self.value_deserializer is not None
-        if "deserialization.errors" in given and self.deserialization_errors != "raise" and not decodes:
-            yield (
-                "deserialization.errors",
-                "deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad",
-            )
-        if (self.deserialization_errors == "dead-letter") != (self.dead_letter_topic is not None):
-            yield (
-                "deserialization.errors",
-                "deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing",
-            )
-
     def _check_protocol(self, given: Mapping[str, str]) -> Iterator[Fault]:
         """Each group protocol has keys that mean nothing to the other (C4)."""
         if self.group_protocol == "consumer":
@@ -364,6 +350,21 @@ class ConsumerConfig(ClientConfig):
                     "which has partition.assignment.strategy"
                 ),
             )
+
+
+def deserializer_faults(config: Any, given: Mapping[str, str]) -> Iterator[Fault]:
+    """A policy for bad records that can never be needed, or never be kept, is a mistake. Of share consumers, too."""
+    decodes = config.key_deserializer is not None or config.value_deserializer is not None
+    if "deserialization.errors" in given and config.deserialization_errors != "raise" and not decodes:
+        yield (
+            "deserialization.errors",
+            "deserialization.errors needs key.deserializer or value.deserializer: bytes are never bad",
+        )
+    if (config.deserialization_errors == "dead-letter") != (config.dead_letter_topic is not None):
+        yield (
+            "deserialization.errors",
+            "deserialization.errors=dead-letter and dead.letter.topic belong together; one is missing",
+        )
 
 
 _INSTANCE: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")

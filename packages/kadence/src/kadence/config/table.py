@@ -6,6 +6,7 @@ import dataclasses
 import difflib
 import inspect
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
@@ -13,7 +14,18 @@ from typing import Any, Final, cast
 from kadence.errors import ConfigError
 from kadence.security import Secret
 
-__all__ = ["AUTO", "INT32_MAX", "Key", "is_coroutine_function", "key", "keys", "read", "unknown"]
+__all__ = [
+    "AUTO",
+    "INT32_MAX",
+    "Key",
+    "client_of",
+    "is_coroutine_function",
+    "key",
+    "keys",
+    "read",
+    "same_key",
+    "unknown",
+]
 
 INT32_MAX: Final = 2**31 - 1
 
@@ -56,6 +68,12 @@ def key(
     return field(default=default, metadata={"row": row})
 
 
+def same_key(config: type, name: str) -> Any:
+    """The row of another client's key, for a client to which it means the same."""
+    [item] = [item for item in dataclasses.fields(config) if item.name == name]
+    return field(default=item.default, metadata=item.metadata)
+
+
 def keys(config: type) -> list[Key]:
     """The table of one client, in the order of its page."""
     return [
@@ -71,9 +89,9 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
         name: as the caller wrote it, with dots or underscores; the advice is written in the same way.
     """
     written, name = name, name.replace("_", ".")
-    client = _client(cls)
+    client = client_of(cls)
     # Loaded for the first key that is not known, and so are the keys of all clients.
-    from kadence.config import consumer, producer  # noqa: F401
+    from kadence.config import consumer, producer, share_consumer  # noqa: F401
     from kadence.idioms import advice as advice_on
 
     hint = advice_on("setting", name)
@@ -84,7 +102,7 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     for other in others:
         if any(row.name == called for row in keys(other)):
             here = "" if called == name else f" (here it is {_as(written, called)!r})"
-            return f"{written!r} is a key of the {_client(other)}, not of the {client}{here}"
+            return f"{written!r} is a key of the {client_of(other)}, not of the {client}{here}"
     if hint is not None:
         return f"{written!r} is another client's key: {hint}"
     near = difflib.get_close_matches(name, rows, n=1, cutoff=0.6)
@@ -92,8 +110,10 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     return f"unknown {client} configuration key {written!r}: {advice}"
 
 
-def _client(config: type) -> str:
-    return config.__name__.removesuffix("Config").lower()
+def client_of(config: type) -> str:
+    """Its name in errors, such as "share consumer" of `ShareConsumerConfig`."""
+    words = re.findall(r"[A-Z][a-z]*", config.__name__.removesuffix("Config"))
+    return " ".join(words).lower()
 
 
 def _as(written: str, name: str) -> str:

@@ -1,0 +1,129 @@
+"""What both threads of a share consumer use: the client state, and acquired records on their way (KIP-932; C1, C2).
+
+All that one answer acquired of one partition is an `AcquiredFetch`, with its locks. The application reads its bytes
+with `acquired_reader.AcquiredReader`, which knows what was acquired, and which of that has no record.
+
+Locks are kept by our clock, from when the request was sent, so they end here before they end at the broker. What lies
+in the buffer with its lock ended is dropped by the application, not returned (Q4). The network thread renews the locks
+of all that is not acknowledged (``share.renew.locks``) while the application makes progress.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from kadence.clock import Clock, wall_ms
+from kadence.connection.request import Loan
+from kadence.consumer.client_state import ClientState
+from kadence.errors import KafkaError
+from kadence.share.acknowledgements import Acquired, TopicIdPartition
+from kadence.share.measures import ShareMeasures
+from kadence.types import TopicPartition
+
+__all__ = ["AcquiredFetch", "ShareState"]
+
+
+class AcquiredFetch:
+    """What one answer acquired of one partition. Compared by identity. Each attribute names its one writer.
+
+    Args:
+        partition: whose records. node_id: who acquired them for us, and so where they are acknowledged.
+        acquired: the offsets that are ours, ascending; others in the bytes are not. data: the batches as they came.
+        arena: the loan of these; whoever is done with them releases it. lock_ends: see there.
+
+    Attributes:
+        lock_ends: when (ms) the locks end by our clock; renewals move it (network).
+        void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
+            What is buffered of it is dropped, and what is acknowledged fails with it (network).
+        left: how many of the acquired offsets the application has not taken yet (application).
+        taken_at: when (ms) it took some last; -1: never (application).
+    """
+
+    __slots__ = (
+        "acquired",
+        "arena",
+        "count",
+        "data",
+        "left",
+        "lock_ends",
+        "node_id",
+        "partition",
+        "taken_at",
+        "void",
+    )
+
+    def __init__(
+        self,
+        partition: TopicIdPartition,
+        node_id: int,
+        acquired: tuple[Acquired, ...],
+        data: memoryview | bytes,
+        arena: Loan | None,
+        lock_ends: int,
+    ) -> None:
+        self.partition = partition
+        self.node_id = node_id
+        self.acquired = acquired
+        self.data = data
+        self.arena = arena
+        self.lock_ends = lock_ends
+        self.count = self.left = sum(each.last - each.first + 1 for each in acquired)
+        self.void: KafkaError | None = None
+        self.taken_at = -1
+
+    def is_locked(self, now: int) -> bool:
+        """Whether its records are this member's alone."""
+        return self.void is None and now < self.lock_ends
+
+    def __repr__(self) -> str:
+        offsets = ", ".join(f"{each.first}..{each.last}" for each in self.acquired[:5])
+        return f"<AcquiredFetch {self.partition.topic}-{self.partition.partition} {offsets} left={self.left}>"
+
+
+class ShareState(ClientState):
+    """The whole shared state of one share consumer. Every attribute names its one writer.
+
+    Attributes:
+        acquired_fetches: network → application; they raise the attention and the signal, too.
+        wanted: how many records a poll waits for, that found nothing buffered; 0: none waits. Nothing is fetched before
+            a poll waited (application, by `want`).
+        lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
+        assignment: what the group has assigned (network).
+        wants_results: `AcknowledgementsEnded` are wanted of everything, not of failures alone (application).
+    """
+
+    measures: ShareMeasures
+
+    def __init__(
+        self,
+        wake: Callable[[], None],
+        measures: ShareMeasures | None = None,
+        clock: Clock | None = None,
+        wall: Callable[[], int] = wall_ms,
+    ) -> None:
+        super().__init__(wake, measures or ShareMeasures(), clock, wall)
+        self.acquired_fetches: deque[AcquiredFetch] = deque()
+        self.wanted = 0
+        self.lock_timeout_ms: int | None = None
+        self.assignment: frozenset[TopicPartition] = frozenset()
+        self.wants_results = False
+
+    # -- application thread
+
+    def want(self, count: int) -> None:
+        """A poll waits for up to so many records, since nothing is buffered; 0: it does not wait any more."""
+        before, self.wanted = self.wanted, count
+        if count and not before:
+            self.wake()
+
+    def took(self, fetch: AcquiredFetch, now: int, count: int) -> None:
+        """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""
+        fetch.taken_at = now
+        fetch.left -= count
+
+    # -- network thread
+
+    def put(self, fetch: AcquiredFetch) -> None:
+        self.acquired_fetches.append(fetch)
+        self.alert()
