@@ -62,7 +62,7 @@ class Queue:
             self.state, self.now, wish, read, self.settings, [LogBatch(*each) for each in aborted]
         )
         assert limit or taken == sum(each.size for each in got)
-        return [tuple(each) for each in got]
+        return [(each.first, each.last, each.deliveries) for each in got]
 
     def say(self, *said: tuple[int, int, Sequence[int] | int], member: str = "m") -> int:
         """Acknowledge; an error code."""

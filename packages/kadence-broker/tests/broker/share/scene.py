@@ -174,7 +174,7 @@ class Member:
         number = self._next(epoch)
         if partitions is None:
             partitions = [0] if number == 0 else []
-        named = {each: [] for each in [*partitions, *(acks or {})]}
+        named: dict[int, list[AcknowledgementBatch]] = {each: [] for each in [*partitions, *(acks or {})]}
         for each, batches in (acks or {}).items():
             named[each] = [AcknowledgementBatch(*ack(*batch)) for batch in batches]
         topic_id = options.pop("topic_id", None) or self.scene.cluster.topics[topic].topic_id
