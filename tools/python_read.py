@@ -102,7 +102,9 @@ class ReadCode:
         """An expression for a value that is not null."""
         method = unit(field)
         if method:
-            return self.code.call("r", method, classic=field.classic)
+            value = self.code.call("r", method, classic=field.classic)
+            # Of records the reader has one method, which allows null; without a batch it is the same as none.
+            return f'{value} or b""' if method == "records" else value
         if field.is_array:
             return self._elements(field, self.code.call("r", "count"))
         return self._one(field)

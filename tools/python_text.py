@@ -32,7 +32,7 @@ _ZEROS = {
     "float64": "0.0",
     "string": '""',
     "bytes": 'b""',
-    "records": "None",
+    "records": 'b""',
     "uuid": "ZERO_UUID",
 }
 _WIDTH = 110

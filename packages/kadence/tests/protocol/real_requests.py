@@ -6,13 +6,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kadence.protocol import alter_configs, describe_producers, incremental_alter_configs, registry
+from kadence.protocol import (
+    alter_configs,
+    describe_producers,
+    incremental_alter_configs,
+    registry,
+    share_acknowledge,
+    share_fetch,
+)
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from kadence.protocol.alter_configs import AlterConfigsRequest
+from kadence.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
 from kadence.protocol.api_versions import ApiVersionsRequest
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -27,6 +39,10 @@ from kadence.protocol.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from kadence.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsRequestTopic,
+)
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kadence.protocol.describe_acls import DescribeAclsRequest
 from kadence.protocol.describe_cluster import DescribeClusterRequest
@@ -34,6 +50,10 @@ from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeCo
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
 from kadence.protocol.describe_producers import DescribeProducersRequest
+from kadence.protocol.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest
 from kadence.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
@@ -74,6 +94,8 @@ from kadence.protocol.offset_for_leader_epoch import (
 from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest
+from kadence.protocol.share_group_describe import ShareGroupDescribeRequest
+from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -165,6 +187,29 @@ def _leave_group(version: int, ground: Ground) -> LeaveGroupRequest:
     if version <= 2:
         return LeaveGroupRequest(ground.group, member_id="nobody")
     return LeaveGroupRequest(ground.group, members=[MemberIdentity("nobody", reason="a test")])
+
+
+def _share_fetch(_: int, ground: Ground) -> share_fetch.ShareFetchRequest:
+    topic = share_fetch.FetchTopic(ground.topic_id, [share_fetch.FetchPartition(0)])
+    return share_fetch.ShareFetchRequest(
+        f"{ground.group}-share", "AAAAAAAAAAAAAAAAAAAAAQ", max_wait_ms=100, max_records=10, topics=[topic]
+    )
+
+
+def _share_acknowledge(_: int, ground: Ground) -> share_acknowledge.ShareAcknowledgeRequest:
+    batch = share_acknowledge.AcknowledgementBatch(0, 1, [1, 2])
+    topic = share_acknowledge.AcknowledgeTopic(
+        ground.topic_id, [share_acknowledge.AcknowledgePartition(0, [batch])]
+    )
+    return share_acknowledge.ShareAcknowledgeRequest(
+        f"{ground.group}-share", "AAAAAAAAAAAAAAAAAAAAAQ", share_session_epoch=1, topics=[topic]
+    )
+
+
+def _alter_share_group_offsets(_: int, ground: Ground) -> AlterShareGroupOffsetsRequest:
+    partition = AlterShareGroupOffsetsRequestPartition(0, 0)
+    topic = AlterShareGroupOffsetsRequestTopic(ground.topic, [partition])
+    return AlterShareGroupOffsetsRequest(f"{ground.group}-share-altered", [topic])
 
 
 def _create_topics(_: int, ground: Ground) -> CreateTopicsRequest:
@@ -273,6 +318,24 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
     ConsumerGroupHeartbeatRequest: lambda version, ground: consumer_join(ground, str(version)),
     ConsumerGroupDescribeRequest: lambda _, ground: ConsumerGroupDescribeRequest(
         [f"{ground.group}-848-settle", "no such group"], include_authorized_operations=True
+    ),
+    ShareGroupHeartbeatRequest: lambda _, ground: ShareGroupHeartbeatRequest(
+        f"{ground.group}-share", "AAAAAAAAAAAAAAAAAAAAAQ", 0, None, [ground.topic]
+    ),
+    ShareGroupDescribeRequest: lambda _, ground: ShareGroupDescribeRequest(
+        [f"{ground.group}-share", "no such group"], include_authorized_operations=True
+    ),
+    share_fetch.ShareFetchRequest: _share_fetch,
+    share_acknowledge.ShareAcknowledgeRequest: _share_acknowledge,
+    DescribeShareGroupOffsetsRequest: lambda _, ground: DescribeShareGroupOffsetsRequest(
+        [
+            DescribeShareGroupOffsetsRequestGroup(f"{ground.group}-share", None),
+            DescribeShareGroupOffsetsRequestGroup("no such group", []),
+        ]
+    ),
+    AlterShareGroupOffsetsRequest: _alter_share_group_offsets,
+    DeleteShareGroupOffsetsRequest: lambda _, ground: DeleteShareGroupOffsetsRequest(
+        f"{ground.group}-share-altered", [DeleteShareGroupOffsetsRequestTopic("no-such-topic")]
     ),
     DescribeTopicPartitionsRequest: lambda _, ground: DescribeTopicPartitionsRequest(
         [TopicRequest(ground.topic)], 1, Cursor(ground.topic, 0)

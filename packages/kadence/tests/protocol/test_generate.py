@@ -136,7 +136,7 @@ def test_the_tree_holds_what_the_schema_says() -> None:
 
 
 def test_error_codes_have_names_and_sentences() -> None:
-    assert error_codes.MESSAGES.keys() == error_codes.NAMES.keys() == set(range(-1, 134))
+    assert error_codes.MESSAGES.keys() == error_codes.NAMES.keys() == set(range(-1, 137))
     assert error_codes.name(error_codes.REBALANCE_IN_PROGRESS) == "REBALANCE_IN_PROGRESS"
     assert error_codes.name(error_codes.NONE) == "NONE"
     assert error_codes.name(999) == "UNKNOWN(999)"

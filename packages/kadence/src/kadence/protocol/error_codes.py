@@ -143,6 +143,9 @@ STREAMS_INVALID_TOPOLOGY: Final = 130
 STREAMS_INVALID_TOPOLOGY_EPOCH: Final = 131
 STREAMS_TOPOLOGY_FENCED: Final = 132
 SHARE_SESSION_LIMIT_REACHED: Final = 133
+GROUP_DELETION_FAILED: Final = 134
+STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: Final = 135
+CONTROLLER_ID_NOT_REGISTERED: Final = 136
 
 NAMES: Final[dict[int, str]] = {
     UNKNOWN_SERVER_ERROR: "UNKNOWN_SERVER_ERROR",
@@ -280,6 +283,9 @@ NAMES: Final[dict[int, str]] = {
     STREAMS_INVALID_TOPOLOGY_EPOCH: "STREAMS_INVALID_TOPOLOGY_EPOCH",
     STREAMS_TOPOLOGY_FENCED: "STREAMS_TOPOLOGY_FENCED",
     SHARE_SESSION_LIMIT_REACHED: "SHARE_SESSION_LIMIT_REACHED",
+    GROUP_DELETION_FAILED: "GROUP_DELETION_FAILED",
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
+    CONTROLLER_ID_NOT_REGISTERED: "CONTROLLER_ID_NOT_REGISTERED",
 }
 
 RETRIABLE: Final[frozenset[int]] = frozenset(
@@ -456,6 +462,9 @@ MESSAGES: Final[dict[int, str]] = {
     STREAMS_INVALID_TOPOLOGY_EPOCH: "the Streams topology epoch is not valid",
     STREAMS_TOPOLOGY_FENCED: "the member runs an older Streams topology than the group",
     SHARE_SESSION_LIMIT_REACHED: "the broker holds as many share sessions as it may",
+    GROUP_DELETION_FAILED: "the group could not be deleted with all that belongs to it; the message says why",
+    STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED: "the broker could not store the description of the Streams topology",
+    CONTROLLER_ID_NOT_REGISTERED: "no controller of this node id is registered",
 }
 
 

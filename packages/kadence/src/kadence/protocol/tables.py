@@ -8,6 +8,10 @@ from typing import Final
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from kadence.protocol.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from kadence.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -23,6 +27,10 @@ from kadence.protocol.create_topics import CreateTopicsRequest, CreateTopicsResp
 from kadence.protocol.delete_acls import DeleteAclsRequest, DeleteAclsResponse
 from kadence.protocol.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kadence.protocol.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from kadence.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
 from kadence.protocol.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from kadence.protocol.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from kadence.protocol.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -30,6 +38,10 @@ from kadence.protocol.describe_configs import DescribeConfigsRequest, DescribeCo
 from kadence.protocol.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from kadence.protocol.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from kadence.protocol.describe_share_group_offsets import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsResponse,
+)
 from kadence.protocol.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
@@ -60,6 +72,10 @@ from kadence.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kadence.protocol.produce import ProduceRequest, ProduceResponse
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest, ShareAcknowledgeResponse
+from kadence.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
+from kadence.protocol.share_group_describe import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from kadence.protocol.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -110,6 +126,13 @@ API_NAMES: Final[dict[int, str]] = {
     69: "ConsumerGroupDescribe",
     74: "ListConfigResources",
     75: "DescribeTopicPartitions",
+    76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe",
+    78: "ShareFetch",
+    79: "ShareAcknowledge",
+    90: "DescribeShareGroupOffsets",
+    91: "AlterShareGroupOffsets",
+    92: "DeleteShareGroupOffsets",
 }
 
 REQUESTS: Final[dict[int, type[Request]]] = {
@@ -158,6 +181,13 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     69: ConsumerGroupDescribeRequest,
     74: ListConfigResourcesRequest,
     75: DescribeTopicPartitionsRequest,
+    76: ShareGroupHeartbeatRequest,
+    77: ShareGroupDescribeRequest,
+    78: ShareFetchRequest,
+    79: ShareAcknowledgeRequest,
+    90: DescribeShareGroupOffsetsRequest,
+    91: AlterShareGroupOffsetsRequest,
+    92: DeleteShareGroupOffsetsRequest,
 }
 
 RESPONSES: Final[dict[int, type[Response]]] = {
@@ -206,4 +236,11 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     69: ConsumerGroupDescribeResponse,
     74: ListConfigResourcesResponse,
     75: DescribeTopicPartitionsResponse,
+    76: ShareGroupHeartbeatResponse,
+    77: ShareGroupDescribeResponse,
+    78: ShareFetchResponse,
+    79: ShareAcknowledgeResponse,
+    90: DescribeShareGroupOffsetsResponse,
+    91: AlterShareGroupOffsetsResponse,
+    92: DeleteShareGroupOffsetsResponse,
 }
