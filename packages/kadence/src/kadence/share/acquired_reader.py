@@ -114,13 +114,12 @@ class AcquiredReader:
     def _next(self, limit: int) -> list[Record[Any, Any]]:
         """The next records from the present range on, perhaps some beyond it."""
         reader, at = self._records, self._at
-        if reader.next_offset < at:
-            reader.next_offset = at
+        reader.next_offset = max(reader.next_offset, at)
         return reader.take(min(limit, self._acquired[self._range].last - at + 1))
 
     def _ours(self, records: list[Record[Any, Any]], limit: int) -> list[Record[Any, Any]]:
         """The first of them that were acquired, of one range. What lies behind it is kept."""
-        first, last, deliveries = self._acquired[self._range]
+        _, last, deliveries = self._acquired[self._range]
         if records[0].offset > last:
             self._pass(last + 1)
             self._ahead = records
