@@ -57,9 +57,6 @@ def test_an_empty_answer_before_its_time_is_asked_again_but_not_for_ever(world: 
     assert world.now < world.hand.wake_at() < FOREVER
 
 
-# ---------------------------------------------------------------- ahead (Q3)
-
-
 def work_off(world: Requests, first: int, last: int, took_ms: int) -> None:
     """A poll returns these, and the next one comes when they are worked off."""
     fetch = world.acquired((first, last, 1))
@@ -146,9 +143,6 @@ def test_memory_bounds_what_is_fetched_ahead() -> None:
     assert world.sent() == []
     world.state.measures.held_bytes = lambda: 1_999_999
     assert world.fetch().message.max_records == 500
-
-
-# ---------------------------------------------------------------- record_limit (KIP-1206)
 
 
 def test_record_limit_asks_one_broker_at_a_time_and_fetches_nothing_ahead() -> None:

@@ -1,4 +1,4 @@
-"""A member of a share group under virtual time, its coordinator played by hand: joining, assignments, fencing, leaving."""
+"""A member of a share group under virtual time, its coordinator played by hand (KIP-932)."""
 
 from __future__ import annotations
 
