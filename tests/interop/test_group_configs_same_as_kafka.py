@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 from uuid import uuid4
@@ -27,6 +28,14 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 
 
+_BOUND = re.compile(r"(\S+) must be (?:(?:greater|less) than or equal to \S+|in the range \d+ to \d+ inclusive\.)")
+
+
+def words(message: str | None) -> str | None:
+    """The message of a refusal. Kafka 4.4 names a setting's bounds in other words than 4.3: both are one here."""
+    return _BOUND.sub(r"\1 is out of bounds", message) if message else None
+
+
 class Groups:
     """One side of the comparison; ``g`` is a group that nobody else names."""
 
@@ -44,13 +53,13 @@ class Groups:
             validate_only=validate_only,
         )
         (answer,) = self.wire.call(request).responses
-        return answer.error_code, answer.error_message or None
+        return answer.error_code, words(answer.error_message)
 
     def replace(self, *configs: tuple[str, str | None]) -> Any:
         entries = [AlterableConfig(name=name, value=value) for name, value in configs]
         resource = AlterConfigsResource(resource_type=GROUP, resource_name=self.g, configs=entries)
         (answer,) = self.wire.call(AlterConfigsRequest(resources=[resource])).responses
-        return answer.error_code, answer.error_message or None
+        return answer.error_code, words(answer.error_message)
 
     def described(self, group: str | None = None) -> Any:
         asked = DescribeConfigsResource(

@@ -104,7 +104,7 @@ class Cluster:
         self.on_readable: Callable[[Partition], None] | None = None
         self.nodes: dict[int, BrokerNode] = {}
         self.topics: dict[str, Topic] = {}
-        self.group_configs: dict[str, dict[str, int]] = {}
+        self.group_configs: dict[str, dict[str, str]] = {}
         """Settings of single groups, by group id."""
         self._by_id: dict[bytes, Topic] = {}
         self._plain_names: Counter[str] = Counter()
@@ -268,7 +268,7 @@ class Cluster:
         for partition, node_id in leaders.items():
             partition.lead(node_id)
 
-    def configure_group(self, group_id: str, config: Mapping[str, int]) -> None:
+    def configure_group(self, group_id: str, config: Mapping[str, str]) -> None:
         """Let ``config`` be what is set for the group. Raises `OSError`: the disk takes no more."""
         if self._disk is not None:
             self._disk.keep_group(group_id, config)

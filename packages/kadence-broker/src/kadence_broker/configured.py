@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from kadence.protocol import error_codes as codes
 from kadence_broker.cluster import Topic, is_valid_topic_name
-from kadence_broker.group_configs import GROUP_KEYS, check_group_config
+from kadence_broker.group_configs import GROUP_KEYS, check_group_config, parsed_group_config
 from kadence_broker.service import Services
 from kadence_broker.topic_configs import TOPIC_KEYS, TopicKey, check_topic_config, contradiction, parsed
 
@@ -81,16 +81,14 @@ class _GroupConfig:
 
     @property
     def config(self) -> Mapping[str, str]:
-        own = self._services.cluster.group_configs.get(self._group_id, {})
-        return {name: str(value) for name, value in own.items()}
+        return self._services.cluster.group_configs.get(self._group_id, {})
 
     def fault(self, config: Mapping[str, str], names: Iterable[str]) -> Fault | None:
         wrong = check_group_config(self._services.settings.coordinator(), config)
         return None if wrong is None else (codes.INVALID_CONFIG, wrong)
 
     def configure(self, config: Mapping[str, str]) -> None:
-        numbers = {name: int(value) for name, value in config.items()}
-        self._services.coordination.configure_group(self._group_id, numbers)
+        self._services.coordination.configure_group(self._group_id, parsed_group_config(config))
 
 
 def find_configured(services: Services, resource_type: int, name: str) -> Configured | Fault:

@@ -84,7 +84,7 @@ class Coordination(CoordinatorRuntime[Outcome]):
             self.coordinator.set_group_configs(group_id, config)
         super().start()
 
-    def configure_group(self, group_id: str, config: Mapping[str, int]) -> None:
+    def configure_group(self, group_id: str, config: Mapping[str, str]) -> None:
         """Let a group have just these settings of its own. Raises `OSError`: the disk takes no more."""
         self._cluster.configure_group(group_id, config)
         self.coordinator.set_group_configs(group_id, config)

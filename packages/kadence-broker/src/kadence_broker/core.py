@@ -20,6 +20,7 @@ from kadence_broker.dispatch import Dispatcher
 from kadence_broker.faults import Faults
 from kadence_broker.faults.topics import topics_of
 from kadence_broker.fetching import ReadablePartitions
+from kadence_broker.group_configs import stored_fault
 from kadence_broker.nodes import Listen, Nodes
 from kadence_broker.server.listener import address_text, listen
 from kadence_broker.server.loop import Loop
@@ -189,6 +190,10 @@ class BrokerCore:
         """Take in what the data directory holds."""
         if self._disk is None:
             return
+        for group_id, config in self._disk.group_configs.items():
+            fault = stored_fault(config)
+            if fault is not None:
+                raise ConfigError(f"{self._disk.journal_path}: group {group_id!r}: {fault}; mend it")
         self._disk.attach(Flusher(self._after, self.loop.call, self._worker))
         try:
             cut_bytes = self.cluster.load(self._disk, self.loop.wall_ms)

@@ -8,27 +8,28 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from kadence.errors import ConfigError
 from kadence_broker.coordinator import CoordinatorConfig
 from kadence_broker.coordinator.transactions import TransactionConfig
 from kadence_broker.server.server import Limits
+from kadence_broker.share_configs import ShareConfigs, broker_key
 from kadence_broker.storage import LogConfig
 
 __all__ = ["Settings"]
 
 
-def _key(name: str, default: int | bool | str) -> Any:
-    return field(default=default, metadata={"name": name})
+_key = broker_key
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(ShareConfigs):
     """Values of one broker. Kafka's defaults, but for the speed of groups.
 
-    ``group.initial.rebalance.delay.ms`` is 0; ``group.consumer.heartbeat.interval.ms`` and its minimum are 1 s.
+    ``group.initial.rebalance.delay.ms`` is 0; the intervals of heartbeats (``group.consumer.heartbeat.interval.ms``,
+    ``group.share.heartbeat.interval.ms``) and their minimums are 1 s.
     """
 
     advertised_host: str = _key("advertised.host.name", "")
@@ -148,6 +149,8 @@ class Settings:
             raise ConfigError(
                 "group.consumer.migration.policy is bidirectional, upgrade, downgrade or disabled"
             )
+        for fault in self.share_faults():
+            raise ConfigError(fault)
 
     def describe(self) -> dict[str, str]:
         """Every key and its value as text, for DescribeConfigs."""
@@ -200,6 +203,7 @@ class Settings:
             consumer_regex_refresh_interval_ms=self.consumer_regex_refresh_interval_ms,
             consumer_upgrades=self.consumer_migration_policy in ("bidirectional", "upgrade"),
             consumer_downgrades=self.consumer_migration_policy in ("bidirectional", "downgrade"),
+            share=self.share_groups(),
         )
 
     def transactions(self) -> TransactionConfig:

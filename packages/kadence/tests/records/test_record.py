@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from kadence._native.records import set_delivery_count
 from kadence._native.shared import rebuild_record
+from kadence.consumer.decoded_records import Decoder
 from kadence.records import Record
 
 FIELDS = {
@@ -115,3 +117,25 @@ def test_a_cycle_through_a_deserialised_value_is_collected() -> None:
     del holder
     gc.collect()
     assert gone() is None
+
+
+def test_a_delivery_count_is_one_of_the_fields_where_a_queue_has_set_it() -> None:
+    assert make().delivery_count is None
+    assert "delivery_count" not in repr(make())
+    counted = make().replace(delivery_count=3)
+    assert counted.delivery_count == 3
+    assert repr(counted).endswith(", delivery_count=3)")
+    assert counted != make()
+    assert pickle.loads(pickle.dumps(counted)) == counted
+
+
+def test_a_delivery_count_is_set_on_decoded_records_and_stays_with_what_a_deserialiser_makes_of_them() -> (
+    None
+):
+    records: list[Record] = [make(), make()]
+    set_delivery_count(records, 2)
+    decoded: list[Record] = []
+    Decoder(None, lambda data: data).run(records, 0, 2, decoded)
+    assert [each.delivery_count for each in (*records, *decoded)] == [2, 2, 2, 2]
+    with pytest.raises(TypeError, match="Cannot convert int"):
+        set_delivery_count([5], 2)  # type: ignore[list-item]

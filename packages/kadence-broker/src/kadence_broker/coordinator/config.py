@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from kadence_broker.coordinator.share.config import ShareGroupConfig
 
 __all__ = ["CoordinatorConfig"]
 
@@ -30,6 +32,7 @@ class CoordinatorConfig:
         consumer_regex_refresh_interval_ms: regular expressions are matched again after this time in any case.
         consumer_upgrades, consumer_downgrades: whether groups with members change the protocol
             (``group.consumer.migration.policy``).
+        share: of share groups.
     """
 
     min_session_timeout_ms: int = 6_000
@@ -55,3 +58,4 @@ class CoordinatorConfig:
     consumer_regex_refresh_interval_ms: int = 600_000
     consumer_upgrades: bool = True
     consumer_downgrades: bool = True
+    share: ShareGroupConfig = field(default_factory=ShareGroupConfig)

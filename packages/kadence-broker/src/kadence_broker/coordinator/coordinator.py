@@ -19,14 +19,13 @@ from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
-from kadence_broker.coordinator import admin
+from kadence_broker.coordinator import admin, group_settings
 from kadence_broker.coordinator.classic import joining, leaving, rebalance, syncing
 from kadence_broker.coordinator.classic import storing as classic
 from kadence_broker.coordinator.classic.group import ClassicGroup
 from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.consumer import classic_members, describing, expressions, heartbeat
 from kadence_broker.coordinator.consumer import leaving as consumer_leaving
-from kadence_broker.coordinator.consumer import settings as consumer_settings
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.effects import Caller, Outcome
 from kadence_broker.coordinator.groups import Group
@@ -128,13 +127,13 @@ class GroupCoordinator:
         """Committed offsets of all groups, for reading only: records change them."""
         return self._shard.offsets
 
-    def set_group_configs(self, group_id: str, configs: Mapping[str, int]) -> None:
-        """Replace one group's own settings (KIP-848's dynamic group configs); empty: it uses the broker's.
+    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace one group's own settings (KIP-848, KIP-932); empty: it uses the broker's.
 
-        Call `kadence_broker.coordinator.consumer.settings.group_configs_fault` before: it checks that a group may have
+        Call `kadence_broker.coordinator.group_settings.group_configs_fault` before: it checks that a group may have
         them.
         """
-        consumer_settings.set_group_configs(self._shard, group_id, configs)
+        group_settings.set_group_configs(self._shard, group_id, configs)
 
     def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
         """Handle one request; the answers may be for this caller, for parked ones, for both or for none.

@@ -53,8 +53,8 @@ class Shard:
         self.wall = wall
         """Turns ``now`` into the time of day in ms: for records, since a monotonic clock restarts with each boot."""
         self.groups: dict[str, Group] = {}
-        self.group_configs: dict[str, dict[str, int]] = {}
-        """The settings of single groups; see `kadence_broker.coordinator.consumer.settings`."""
+        self.group_configs: dict[str, dict[str, str]] = {}
+        """The settings of single groups; see `kadence_broker.coordinator.group_settings`."""
         self.offsets = OffsetStore()
         self.timers = Timers()
         self._replay = replay

@@ -141,19 +141,20 @@ def _of_topic(settings: Settings, own: Mapping[str, str]) -> Iterable[DescribeCo
         )
 
 
-def _of_group(settings: Settings, own: Mapping[str, int]) -> Iterable[DescribeConfigsResourceResult]:
+def _of_group(settings: Settings, own: Mapping[str, str]) -> Iterable[DescribeConfigsResourceResult]:
     """A group need not exist: without settings of its own it would have the broker's."""
     brokers = settings.describe()
     for name, known in GROUP_KEYS.items():
         inherited = f"group.{name}"
         chosen = [DescribeConfigsSynonym(name=inherited, value=known.default, source=_SOURCE_DEFAULT)]
-        if brokers[inherited] != known.default:
-            static = DescribeConfigsSynonym(
-                name=inherited, value=brokers[inherited], source=_SOURCE_STATIC_BROKER
-            )
+        brokers_value = brokers.get(inherited)
+        if brokers_value is None:  # only a group can have it
+            chosen[0].name = name
+        elif brokers_value != known.default:
+            static = DescribeConfigsSynonym(name=inherited, value=brokers_value, source=_SOURCE_STATIC_BROKER)
             chosen.insert(0, static)
         if name in own:
-            chosen.insert(0, DescribeConfigsSynonym(name=name, value=str(own[name]), source=_SOURCE_GROUP))
+            chosen.insert(0, DescribeConfigsSynonym(name=name, value=own[name], source=_SOURCE_GROUP))
         yield DescribeConfigsResourceResult(
             name=name,
             value=chosen[0].value,

@@ -104,7 +104,7 @@ class DataDirectory:
             stop = read_clean_stop(self.path)
             self.was_clean = stop is not None or not (self.path / _JOURNAL).exists()
             self.topics: dict[str, StoredTopic] = {}
-            self.group_configs: dict[str, dict[str, int]] = {}
+            self.group_configs: dict[str, dict[str, str]] = {}
             self._deleted: set[str] = set()
             self._last_producer_id = 0
             self._used_producer_ids = 0
@@ -210,6 +210,11 @@ class DataDirectory:
 
     # The journal
 
+    @property
+    def journal_path(self) -> Path:
+        """The file that says which topics there are, and what groups have set."""
+        return self.path / _JOURNAL
+
     def _check_journal(self, stop: CleanStop | None) -> None:
         """Raise `ConfigError` if entries are lost: with them would be topics, settings, or which ids were given out."""
         path = self.path / _JOURNAL
@@ -247,7 +252,9 @@ class DataDirectory:
             self.group_configs.pop(entry["group"], None)
             if entry["config"]:
                 self.group_configs[entry["group"]] = {
-                    name: operator.index(value) for name, value in entry["config"].items()
+                    # Before there were share groups, all values were numbers.
+                    name: value if isinstance(value, str) else str(operator.index(value))
+                    for name, value in entry["config"].items()
                 }
         elif "deleted" in entry:
             gone = self.topics.pop(entry["deleted"], None)
@@ -282,7 +289,7 @@ class DataDirectory:
         """A topic is deleted. Raises `OSError`: the disk takes no more."""
         self._write({"deleted": name})
 
-    def keep_group(self, group_id: str, config: Mapping[str, int]) -> None:
+    def keep_group(self, group_id: str, config: Mapping[str, str]) -> None:
         """A group has just these settings of its own now. Raises `OSError`: the disk takes no more."""
         if self.group_configs.get(group_id, {}) != config:
             self._write({"group": group_id, "config": dict(config)})

@@ -47,6 +47,7 @@ from kadence.types import TopicPartition
 from kadence_broker.coordinator import ClassicGroup
 from kadence_broker.coordinator.classic.group import State
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
+from kadence_broker.coordinator.group_settings import number_of
 from kadence_broker.storage import Isolation
 from kadence_testing.simulation.outputs import Outputs
 from kadence_testing.simulation.restarts import Restarts
@@ -329,9 +330,7 @@ class History:
         )
         owners: dict[tuple[bytes, int], str] = {}
         configs = core.cluster.group_configs.get(group.group_id, {})
-        timeout = configs.get(
-            "consumer.session.timeout.ms", core.settings.coordinator().consumer_session_timeout_ms
-        )
+        timeout = number_of(core.settings.coordinator(), configs, "consumer.session.timeout.ms")
         for member_id, member in group.members.items():
             for held in (member.assigned, member.revoking):
                 for topic, partitions in held.items():

@@ -46,7 +46,7 @@ def _template(folder: Path) -> Path:
     disk.flush()
     log.delete_before(4)
     disk.cluster.create_topic("u", 2, {"retention.ms": "-1"})
-    disk.cluster.configure_group("g", {"consumer.session.timeout.ms": 50_000})
+    disk.cluster.configure_group("g", {"consumer.session.timeout.ms": "50000"})
     disk.cluster.new_producer_id()
     disk.flush()
     disk.crash(folder / "crash")

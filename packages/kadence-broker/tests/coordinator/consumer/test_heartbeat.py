@@ -24,7 +24,7 @@ from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from kadence_broker.coordinator.config import CoordinatorConfig
-from kadence_broker.coordinator.consumer.settings import group_configs_fault
+from kadence_broker.coordinator.group_settings import group_configs_fault
 
 FULL: dict[str, Any] = {
     "member_id": "a",
@@ -401,9 +401,9 @@ def test_who_was_to_give_up_and_left_for_a_while_is_not_fenced_for_it(world: Con
 
 def test_a_group_may_have_settings_of_its_own(world: ConsumerWorld) -> None:
     own = {
-        "consumer.heartbeat.interval.ms": 7_000,
-        "consumer.session.timeout.ms": 50_000,
-        "consumer.assignment.interval.ms": 0,
+        "consumer.heartbeat.interval.ms": "7000",
+        "consumer.session.timeout.ms": "50000",
+        "consumer.assignment.interval.ms": "0",
     }
     world.coordinator.set_group_configs("g", own)
     member = world.member("a")
@@ -412,7 +412,7 @@ def test_a_group_may_have_settings_of_its_own(world: ConsumerWorld) -> None:
     world.advance(49_999)
     assert world.consumer_group.members
 
-    world.coordinator.set_group_configs("g", {"consumer.heartbeat.interval.ms": 70_000})
+    world.coordinator.set_group_configs("g", {"consumer.heartbeat.interval.ms": "70000"})
     assert member.beat().heartbeat_interval_ms == 15_000, "the broker's bound"
     world.coordinator.set_group_configs("g", {})
     assert member.beat().heartbeat_interval_ms == 1_000
@@ -421,9 +421,9 @@ def test_a_group_may_have_settings_of_its_own(world: ConsumerWorld) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("consumer.session.timeout.ms", 44_999, "group.consumer.min.session.timeout.ms"),
-        ("consumer.session.timeout.ms", 60_001, "group.consumer.max.session.timeout.ms"),
-        ("consumer.heartbeat.interval.ms", 15_001, "group.consumer.max.heartbeat.interval.ms"),
+        ("consumer.session.timeout.ms", 44_999, "range 45000 to 60000"),
+        ("consumer.session.timeout.ms", 60_001, "range 45000 to 60000"),
+        ("consumer.heartbeat.interval.ms", 15_001, "range 1000 to 15000"),
     ],
 )
 def test_the_broker_bounds_them(name: str, value: int, words: str) -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.luck import examples
 
 from kadence_broker.coordinator.consumer.member import Member, MemberState
-from kadence_broker.coordinator.consumer.partitions import Epochs, Partitions
 from kadence_broker.coordinator.consumer.reconciliation import Target, reconcile
+from kadence_broker.coordinator.partitions import Epochs, Partitions
 
 A, B = b"a" * 16, b"b" * 16
 STABLE, UNREVOKED, UNRELEASED = (

@@ -39,6 +39,8 @@ cdef class Record:
     cdef readonly object offset
     cdef readonly long long timestamp
     cdef readonly int timestamp_type
+    # 0: no queue has delivered it. It lies where there would be nothing.
+    cdef int deliveries
     cdef readonly object key
     cdef readonly object value
     cdef readonly object headers

@@ -72,6 +72,7 @@ class Record:
         value: as key.
         headers: tuple of (str, bytes or None); a name that is not UTF-8 has U+FFFD in place of what is wrong.
         leader_epoch: epoch of the leader that wrote it, None when unknown.
+        delivery_count: how often a queue has delivered it, this time included; None when no queue has.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Record:
         value=None,
         headers=(),
         leader_epoch=None,
+        delivery_count=None,
     ):
         number: cython.longlong = offset
         if self.topic is not None:
@@ -98,11 +100,16 @@ class Record:
         self.value = value
         self.headers = headers if type(headers) is tuple else tuple(headers)
         self.leader_epoch = leader_epoch
+        self.deliveries = 0 if delivery_count is None else delivery_count
         # The decoder's records hold nothing that could lead back to them; here anything may come in.
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(self)
 
     __class_getitem__ = classmethod(GenericAlias)
+
+    @property
+    def delivery_count(self):
+        return self.deliveries or None
 
     def _fields(self):
         return (
@@ -115,6 +122,7 @@ class Record:
             self.value,
             self.headers,
             self.leader_epoch,
+            self.deliveries or None,
         )
 
     def replace(self, **changes):
@@ -150,10 +158,18 @@ def with_content(raw: Record, key: object, value: object) -> Record:
     record.value = value
     record.headers = raw.headers
     record.leader_epoch = raw.leader_epoch
+    record.deliveries = raw.deliveries
     if PyObject_IS_GC(key) or PyObject_IS_GC(value):
         # See __init__. Texts and numbers lead nowhere.
         PyObject_GC_Track(record)
     return record
+
+
+def set_delivery_count(records: list, delivery_count: cython.int) -> None:
+    """Say of records that were just decoded, and that nobody else has yet, how often a queue has delivered them."""
+    record: Record
+    for record in records:
+        record.deliveries = delivery_count
 
 
 def _prepare_record_type() -> None:

@@ -48,6 +48,7 @@ FIELDS: Final = (
     "value",
     "headers",
     "leader_epoch",
+    "delivery_count",
 )
 """A record's fields in the order of the constructor, of the pickle and of the text."""
 
@@ -120,7 +121,10 @@ def describe(record: Record[Any, Any]) -> str:
     """The text of a record, ``Record(topic='t', partition=0, ...)``, with sizes of keys, values and headers only."""
     shown = {name: repr(getattr(record, name)) for name in FIELDS if name not in _CONTENT}
     shown |= {"key": _size(record.key), "value": _size(record.value), "headers": f"<{len(record.headers)}>"}
-    return f"Record({', '.join(f'{name}={shown[name]}' for name in FIELDS)})"
+    if record.delivery_count is None:
+        # Few records come from queues.
+        del shown["delivery_count"]
+    return f"Record({', '.join(f'{name}={shown[name]}' for name in FIELDS if name in shown)})"
 
 
 def replace(record: Record[Any, Any], changes: dict[str, Any]) -> Record[Any, Any]:

@@ -43,8 +43,8 @@ from kadence_broker.coordinator.consumer.membership import (
     write_progress,
 )
 from kadence_broker.coordinator.consumer.reconciliation import reconcile
-from kadence_broker.coordinator.consumer.refusal import RefusedError
 from kadence_broker.coordinator.effects import Caller
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
 

@@ -12,8 +12,8 @@ from kadence.protocol import error_codes as codes
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.lookup import consumer_group
 from kadence_broker.coordinator.consumer.member import Member
-from kadence_broker.coordinator.consumer.refusal import RefusedError
 from kadence_broker.coordinator.effects import Caller
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = ["describe"]

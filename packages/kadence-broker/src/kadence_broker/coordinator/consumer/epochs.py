@@ -11,9 +11,9 @@ from kadence_broker.coordinator.consumer import writing
 from kadence_broker.coordinator.consumer.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.member import Member
-from kadence_broker.coordinator.consumer.metadata_hash import metadata_hash
 from kadence_broker.coordinator.consumer.reconciliation import Target
-from kadence_broker.coordinator.consumer.settings import assignment_interval
+from kadence_broker.coordinator.group_settings import assignment_interval
+from kadence_broker.coordinator.metadata_hash import metadata_hash
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = ["bump", "bump_if_topics_changed", "make_target_if_due", "target_of"]

@@ -14,7 +14,7 @@ from kadence_broker.coordinator.consumer import patterns, writing
 from kadence_broker.coordinator.consumer.epochs import bump
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.lookup import find_group
-from kadence_broker.coordinator.consumer.metadata_hash import metadata_hash
+from kadence_broker.coordinator.metadata_hash import metadata_hash
 from kadence_broker.coordinator.shard import Shard
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from kadence.protocol import error_codes as codes
 from kadence_broker.coordinator.consumer.census import Census
 from kadence_broker.coordinator.consumer.member import Member
-from kadence_broker.coordinator.consumer.partitions import Partitions
 from kadence_broker.coordinator.consumer.patterns import Matching, Resolved
 from kadence_broker.coordinator.consumer.recording import (
     assignment_record,
@@ -22,6 +21,7 @@ from kadence_broker.coordinator.consumer.recording import (
     target_epoch_record,
     target_record,
 )
+from kadence_broker.coordinator.partitions import Partitions
 from kadence_broker.coordinator.records import Record
 
 __all__ = ["ConsumerGroup", "GroupState"]

@@ -36,12 +36,12 @@ from kadence_broker.coordinator.consumer.membership import (
     refuse_if_full,
     write_progress,
 )
-from kadence_broker.coordinator.consumer.partitions import Epochs, of_topics
 from kadence_broker.coordinator.consumer.reconciliation import reconcile
-from kadence_broker.coordinator.consumer.refusal import RefusedError
-from kadence_broker.coordinator.consumer.settings import heartbeat_interval
 from kadence_broker.coordinator.consumer.validation import refuse_nonsense
 from kadence_broker.coordinator.effects import Caller
+from kadence_broker.coordinator.group_settings import heartbeat_interval
+from kadence_broker.coordinator.partitions import Epochs, of_topics
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = ["heartbeat"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kadence.protocol import error_codes as codes
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
-from kadence_broker.coordinator.consumer.refusal import RefusedError
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = ["consumer_group", "find_group"]

@@ -7,7 +7,7 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from kadence_broker.coordinator.consumer.partitions import Epochs
+from kadence_broker.coordinator.partitions import Epochs
 
 __all__ = ["LEFT_FOR_A_WHILE", "ClassicMetadata", "Member", "MemberState"]
 

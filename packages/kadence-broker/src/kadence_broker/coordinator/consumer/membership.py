@@ -16,8 +16,8 @@ from kadence_broker.coordinator.consumer.epochs import bump
 from kadence_broker.coordinator.consumer.expressions import forget_unread
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.member import LEFT_FOR_A_WHILE, Member, MemberState
-from kadence_broker.coordinator.consumer.refusal import RefusedError
-from kadence_broker.coordinator.consumer.settings import session_timeout
+from kadence_broker.coordinator.group_settings import session_timeout
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
 

@@ -33,9 +33,9 @@ from kadence_broker.coordinator.consumer.membership import (
     remove,
     take_out,
 )
-from kadence_broker.coordinator.consumer.metadata_hash import metadata_hash
-from kadence_broker.coordinator.consumer.partitions import Partitions
-from kadence_broker.coordinator.consumer.refusal import RefusedError
+from kadence_broker.coordinator.metadata_hash import metadata_hash
+from kadence_broker.coordinator.partitions import Partitions
+from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = ["can_downgrade_by_join", "downgrade", "fence", "upgraded"]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from kadence_broker.coordinator.consumer.member import Member, MemberState
-from kadence_broker.coordinator.consumer.partitions import Epochs, Partitions
+from kadence_broker.coordinator.partitions import Epochs, Partitions
 
 __all__ = ["Target", "reconcile"]
 

@@ -31,8 +31,8 @@ from kadence.protocol.consumer_group_target_assignment_metadata_record import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from kadence_broker.coordinator.consumer.member import Member
-from kadence_broker.coordinator.consumer.partitions import Epochs, Partitions
 from kadence_broker.coordinator.consumer.patterns import Resolved
+from kadence_broker.coordinator.partitions import Epochs, Partitions
 
 __all__ = [
     "assignment_record",

@@ -12,8 +12,8 @@ from kadence.protocol.consumer_group_current_member_assignment_record import Top
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.lookup import find_group
 from kadence_broker.coordinator.consumer.member import ClassicMetadata, Member, MemberState
-from kadence_broker.coordinator.consumer.partitions import of_topics
 from kadence_broker.coordinator.consumer.patterns import Resolved
+from kadence_broker.coordinator.partitions import of_topics
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.shard import Shard
 

@@ -6,8 +6,8 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.consumer.member import LEFT_FOR_A_WHILE
-from kadence_broker.coordinator.consumer.refusal import RefusedError
 from kadence_broker.coordinator.effects import Caller
+from kadence_broker.coordinator.refusal import RefusedError
 
 __all__ = ["refuse_nonsense"]
 

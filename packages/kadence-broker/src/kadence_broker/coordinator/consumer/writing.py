@@ -12,7 +12,6 @@ from kadence.protocol.consumer_group_target_assignment_member_record import (
 )
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.member import Member
-from kadence_broker.coordinator.consumer.partitions import Partitions
 from kadence_broker.coordinator.consumer.patterns import Resolved
 from kadence_broker.coordinator.consumer.recording import (
     assignment_record,
@@ -22,6 +21,7 @@ from kadence_broker.coordinator.consumer.recording import (
     target_epoch_record,
     target_record,
 )
+from kadence_broker.coordinator.partitions import Partitions
 from kadence_broker.coordinator.shard import Shard
 
 __all__ = [

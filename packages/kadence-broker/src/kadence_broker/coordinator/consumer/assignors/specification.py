@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kadence_broker.coordinator.consumer.partitions import Partitions
+from kadence_broker.coordinator.partitions import Partitions
 
 __all__ = ["GroupSpec", "MemberSpec", "Shares"]
 

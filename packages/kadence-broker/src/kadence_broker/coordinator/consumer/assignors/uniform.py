@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from kadence_broker.coordinator.consumer.assignors import heterogeneous
 from kadence_broker.coordinator.consumer.assignors.specification import GroupSpec, Shares
-from kadence_broker.coordinator.consumer.partitions import by_topic
+from kadence_broker.coordinator.partitions import by_topic
 
 __all__ = ["assign"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kadence_broker.coordinator.consumer.metadata_hash import metadata_hash
+from kadence_broker.coordinator.metadata_hash import metadata_hash
 from kadence_broker.coordinator.topics import TopicImage, TopicTable
 
 ORDERS = TopicImage("orders", b"o" * 16, 3)
