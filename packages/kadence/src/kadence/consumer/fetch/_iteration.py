@@ -99,7 +99,9 @@ class Next:
         """The record, if a step returns it; None: the slow coroutine will, and has been created."""
         if self.inner is None:
             if self.steps is None:
-                raise TypeError("an iteration cannot be created directly; iterate over a consumer with `async for`")
+                raise TypeError(
+                    "an iteration cannot be created directly; iterate over a consumer with `async for`"
+                )
             record: object = self.steps.take_one()
             if record is not None:
                 return record
