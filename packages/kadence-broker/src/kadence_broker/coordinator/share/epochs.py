@@ -41,7 +41,7 @@ def _bump(shard: Shard, group: ShareGroup, now_hash: int) -> None:
     group.topics_version = shard.topics.version
 
 
-def has_new_partitions(group: ShareGroup) -> bool:
+def has_new_partitions(shard: Shard, group: ShareGroup) -> bool:
     """True if the target does not have just the partitions that are initialised: they are assignable since then."""
     assigned: dict[bytes, set[int]] = {}
     for partitions in group.target.values():
@@ -49,9 +49,9 @@ def has_new_partitions(group: ShareGroup) -> bool:
             assigned.setdefault(topic, set()).update(numbers)
     names = group.subscribed_topics()
     return any(
-        assigned.get(topic, set()) ^ state.partitions
+        assigned.get(topic, set()) ^ _existing(shard, group, topic)
         for topic, state in group.initialised.items()
-        if state.name in names
+        if state.name in names and shard.topics.by_id(topic) is not None
     )
 
 

@@ -57,7 +57,7 @@ def _live(
 ) -> ShareGroupHeartbeatResponse:
     group, before = _found(shard, request)
     # What was initialised since the last target was made, before this heartbeat changes the group.
-    is_changed = group.target_epoch >= group.epoch and has_new_partitions(group)
+    is_changed = group.target_epoch >= group.epoch and has_new_partitions(shard, group)
     member = _said(caller, before, request)
     is_new = member.member_id not in group.members
     if is_new or member != before:
