@@ -37,25 +37,25 @@ class ConsumerState:
     def subscription(self) -> frozenset[str]:
         """Topics given to `subscribe`; empty for a manual assignment.
 
-        Of a pattern those that match it now, as far as is known yet; where the broker matches (`SubscriptionPattern`),
-        those of which this consumer has partitions.
+        For a pattern: the topics known to match it now. Where the broker matches (`SubscriptionPattern`): those of
+        which this consumer has partitions.
         """
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to this consumer, as the last poll, or a callback within it, has told.
+        """The partitions that are assigned to this consumer, as of the last poll, or of the callback that runs in it.
 
-        `group_metadata` and `rebalances` change in the same poll. Of `assign` and its kin the call itself tells;
-        partitions that are made later (`assign_topics`) are here after the next poll.
-        Between polls the group may take some away. Calls that name one of these then have no effect on it, even if it
-        has come back meanwhile, or say that it was lost; the next poll tells (`on_partitions_lost`).
+        `group_metadata` and `rebalances` change in the same poll. `assign` and the calls like it change it at once;
+        partitions that are created later (`assign_topics`) appear after the next poll. Between polls the group may take
+        some away. Calls that name one of these then have no effect on it, even if it has come back meanwhile, or raise
+        that it was lost; the next poll reports it (`on_partitions_lost`).
         """
         return self._calls.assignment()
 
     def pause(self, partitions: Partitions) -> None:
         """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it.
 
-        Beside that, `process` holds back by itself what it has enough of.
+        Independently of this, `process` pauses partitions of which it has read enough ahead.
         """
         self._calls.pause(partitions)
 
@@ -67,11 +67,11 @@ class ConsumerState:
         self._calls.resume(partitions)
 
     def finished(self) -> frozenset[TopicPartition]:
-        """The partitions whose range (see `assign`) is done: every record of the range that exists was returned."""
+        """The partitions whose range (see `assign`) is done: every existing record of the range was returned."""
         return self._calls.finished()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` was called for and `resume` was not; not what `process` holds back."""
+        """The partitions that `pause` was called for and `resume` was not; not those that `process` pauses."""
         return self._calls.paused()
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
@@ -81,8 +81,8 @@ class ConsumerState:
 
         For every other assigned partition a fetch request is under way. The call sends no request. A topic of
         `subscribe` or `assign_topics` that the cluster does not have is listed, too, with −1 as its partition. So is a
-        partition that is fetched but gives nothing: because polls raise for its next record, or because a transaction
-        has been open for 5 seconds where a read_committed reader stands.
+        partition that is fetched but returns nothing: because polls raise for its next record, or because a transaction
+        has been open for 5 seconds at the position of a read_committed reader.
         """
         return self._calls.not_fetched()
 
@@ -108,7 +108,7 @@ class ConsumerState:
     def rebalances(self) -> Sequence[Rebalance]:
         """The last 100 rebalances of this member, oldest first: cause, times, partitions added and removed.
 
-        The poll that tells of the new `assignment` adds the rebalance.
+        The poll that shows the new `assignment` adds the rebalance.
         """
         return self._calls.rebalances()
 
@@ -123,7 +123,7 @@ class ConsumerState:
         return self._calls.stalls()
 
     def health(self) -> Health:
-        """Whether it is alive and ready, and what makes it not so: for the probes of a supervisor.
+        """Whether it is alive and ready, and if not why: for the probes of a supervisor.
 
         Any thread may call it; it sends no request and waits for nothing.
         """
@@ -160,8 +160,8 @@ class ConsumerState:
         thread and a signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give the
-                time that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Pass the time
+                that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
                 `ClosedError` two seconds before; one that begins later has two seconds. None: `close` has 30 s, as by
                 default, and calls what their own timeouts allow.
         """
@@ -173,7 +173,7 @@ class ConsumerState:
         return self._calls.stopping
 
     def _unfinished(self) -> str | None:
-        """What the application works on instead of closing this consumer, and where; None when it does not."""
+        """The work that keeps the application from closing this consumer, and its stack; None when there is none."""
         return self._calls.busy()
 
     _end_means = "leaves the group"
@@ -185,7 +185,7 @@ class ConsumerState:
     def __reduce__(self) -> NoReturn:
         kind = type(self).__name__
         raise TypeError(
-            f"{kind} has connections and a thread, and cannot be pickled or copied: make one where it is used"
+            f"{kind} has connections and a thread, and cannot be pickled or copied: create one where it is used"
         )
 
     def __repr__(self) -> str:
