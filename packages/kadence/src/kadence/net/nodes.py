@@ -28,11 +28,12 @@ class KnownNode:
 
     Attributes:
         ranges: API versions of its latest connection, None before the first.
+        cluster_id: the cluster whose metadata names it, as far as that is to be checked; None: it is not.
         failures: connections in a row that failed or were lost. trouble: why the latest did, None after a success.
         is_away: the latest attempt to connect has failed.
     """
 
-    __slots__ = ("_backoff", "failures", "is_away", "node", "ranges", "trouble")
+    __slots__ = ("_backoff", "cluster_id", "failures", "is_away", "node", "ranges", "trouble")
 
     def __init__(self, node: Node, backoff: Backoff) -> None:
         self.node = node
@@ -40,6 +41,7 @@ class KnownNode:
         self.failures = 0
         self.is_away = False
         self.ranges: Ranges | None = None
+        self.cluster_id: str | None = None
         self.trouble: str | None = None
 
     @property
@@ -77,6 +79,11 @@ class KnownNode:
         self.failures = 0
         self.is_away = False
         self._backoff.succeeded()
+
+    @property
+    def meant(self) -> tuple[str, int] | None:
+        """The cluster and the node that a connection to it is for; None: whoever answers."""
+        return None if self.cluster_id is None or self.is_bootstrap else (self.cluster_id, self.node.node_id)
 
     @property
     def is_bootstrap(self) -> bool:
