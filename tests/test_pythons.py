@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+import get_pythons
 import pythons
 from layout import ROOT
 from pythons import NOT_FOUND, Outcome, version_of
@@ -105,6 +106,10 @@ def test_what_is_optional_has_the_versions_that_the_tests_presume() -> None:
     assert len(asked) == len(OPTIONAL)
     assert "kio>=0.6.5" in asked
     assert "pyarrow>=18" in asked
+
+
+def test_what_make_pythons_makes_is_tried() -> None:
+    assert get_pythons.MAKERS.keys() <= set(pythons.VERSIONS)
 
 
 def test_what_is_run_is_there() -> None:

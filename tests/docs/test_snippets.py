@@ -68,7 +68,9 @@ def test_the_extras_that_are_named_exist() -> None:
 
 def test_the_page_of_extras_has_all_of_them() -> None:
     project = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    [table] = re.findall(r"^\| extra \| .*?\n\n", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE | re.DOTALL)
+    [table] = re.findall(
+        r"^\| extra \| .*?\n\n", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE | re.DOTALL
+    )
     assert set(re.findall(r"`kadence\[([\w-]+)\]`", table)) == project.keys()
 
 
