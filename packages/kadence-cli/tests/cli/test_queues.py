@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.admin.share_member import ShareMember
 from tests.cli.conftest import Run
+from tests.patience import until
 
 from kadence import Admin, Producer, TopicPartition
 from kadence_broker import Broker
@@ -81,10 +82,14 @@ def test_a_queue_with_members(kadence: Run, admin: Admin) -> None:
     assert (second["start"], second["lag"], second["member"]) == (None, None, "worker")
     refused = kadence("groups", "reset", "work", "--topic", "jobs", "--to", "earliest")
     assert "group 'work' has live members (it is in state Stable); stop its consumers first" in refused.err
-    # Each partition has half of the members, rounded up.
-    ShareMember(admin, "work", "jobs").settle(2)
-    owners = {row["member"] for row in kadence("groups", "lag", "work").rows}
-    assert "worker, worker" in owners, "both that share a partition"
+    three = ShareMember(admin, "work", "jobs")
+
+    def is_shared() -> bool:
+        for each in (one, two, three):
+            each.heartbeat()
+        return "worker, worker" in {row["member"] for row in kadence("groups", "lag", "work").rows}
+
+    until(is_shared, what="two members share a partition")
 
 
 @pytest.mark.usefixtures("admin")
