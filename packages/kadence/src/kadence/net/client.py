@@ -113,6 +113,8 @@ class NetworkClient:
         self._due_at = 0
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
         """Told of what the native thread has sent. Set before anything is left to it."""
+        self.on_native_renewals: OnNativeHeartbeats | None = None
+        """The same of renewals of locks, on the connections of share sessions. Set before the first of these."""
         # The channel of which the native thread may send something.
         self._left_to: Channel | None = None
         self._is_late = False
@@ -238,7 +240,7 @@ class NetworkClient:
     def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None) -> None:
         """What the native thread is to send if this thread cannot; None: nothing. The connection for it is opened.
 
-        It is of the purpose of heartbeats: no other connection can be written to by the native thread.
+        It is of the purpose of heartbeats.
         """
         now = self._clock.now_ms()
         channel: Channel | None = None
@@ -251,6 +253,12 @@ class NetworkClient:
             channel.arm_native_heartbeat(plan, now)
             if not channel.is_started:
                 self._stirred = channel.is_stirred = True
+
+    def arm_native_renewal(self, node_id: int, plan: NativeHeartbeatPlan | None) -> None:
+        """As `arm_native_heartbeat`, on the connection of a share session. Its locks end with it, so none is opened."""
+        channel = self._channels.get((node_id, ConnectionPurpose.FETCH))
+        if channel is not None:
+            channel.arm_native_heartbeat(plan, self._clock.now_ms())
 
     def can_send(self, node_id: int, purpose: ConnectionPurpose, now: int) -> bool:
         """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
@@ -402,6 +410,12 @@ class NetworkClient:
                 channel.belong(known)
                 known.ranges = old.ranges
 
+    def _on_sent_natively(self, purpose: ConnectionPurpose) -> OnNativeHeartbeats | None:
+        """Who counts what the native thread sends on connections of a purpose; None: it sends nothing there."""
+        if purpose is ConnectionPurpose.GROUP:
+            return self.on_native_heartbeats
+        return self.on_native_renewals if purpose is ConnectionPurpose.FETCH else None
+
     def _channel(self, known: KnownNode, purpose: ConnectionPurpose) -> Channel:
         key = (known.node.node_id, purpose)
         channel = self._channels.get(key)
@@ -417,7 +431,7 @@ class NetworkClient:
                 self._meters,
                 self._sockets,
                 self._outages,
-                self.on_native_heartbeats if purpose is ConnectionPurpose.GROUP else None,
+                self._on_sent_natively(purpose),
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap

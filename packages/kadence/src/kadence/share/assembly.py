@@ -8,7 +8,7 @@ from kadence.client.engine import Engine
 from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.surroundings import Surroundings
 from kadence.config import ShareConsumerConfig
-from kadence.connection.request import ConnectionPurpose
+from kadence.connection.request import ConnectionPurpose, Request
 from kadence.consumer.arming import arm_native_heartbeat
 from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
@@ -66,6 +66,14 @@ def _turn(
         arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
     requests = ShareRequestManager(config, member, metadata, share_state, handler)
     member.on_assignment, member.on_leaving = requests.assigned, requests.leave
+    if around.has_native_heartbeat:
+
+        def native_renewals_sent(natively: list[Request], sent_at: int) -> None:
+            delegate.sent_by_others(requests, natively)
+            requests.renewed_natively(natively, sent_at)
+
+        client.on_native_renewals = native_renewals_sent
+        requests.native_renewals.on_change = client.arm_native_renewal
     processor = ShareEventProcessor(member, metadata, requests, handler)
     processor.is_cut_off = client.is_cut_off
 
