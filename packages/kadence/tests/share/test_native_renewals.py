@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.worlds.share import LOCK_MS, RENEW, Requests, batches_of
 
@@ -22,7 +24,7 @@ class Armed(Requests):
 
     plan: NativeHeartbeatPlan | None = None
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.manager.native_renewals.on_change = self._armed
 

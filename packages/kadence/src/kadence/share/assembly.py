@@ -79,7 +79,7 @@ def _turn(
 
     def metadata_changed(now: int) -> None:
         del now
-        client.set_nodes(metadata.cluster.nodes.values())
+        client.set_nodes(metadata.cluster.nodes.values(), metadata.cluster.cluster_id)
 
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
@@ -90,6 +90,7 @@ def _turn(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+    client.on_wrong_node = metadata.brokers_are_wrong
     return Turn(
         clock,
         share_state,
