@@ -130,6 +130,11 @@ if TYPE_CHECKING:
     from kadence.records import Record
     from kadence.security import Token
     from kadence.serializers import Serializer
+    from kadence.share.acknowledgements import AcknowledgeType
+    from kadence.share.application.results import AcknowledgementCallback
+    from kadence.share.async_share_consumer import AsyncShareConsumer
+    from kadence.share.settings import ShareConsumerSettings
+    from kadence.share.share_consumer import ShareConsumer
     from kadence.stopping import StopOnSignals, stop_on_signals
     from kadence.types import (
         GroupMetadata,
@@ -146,6 +151,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "AcknowledgeType",
+    "AcknowledgementCallback",
     "Acl",
     "AclFilter",
     "Admin",
@@ -158,6 +165,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncRebalanceListener",
+    "AsyncShareConsumer",
     "AuthenticationError",
     "Broker",
     "BrokerError",
@@ -250,6 +258,8 @@ __all__ = [
     "Seconds",
     "SerializationError",
     "Serializer",
+    "ShareConsumer",
+    "ShareConsumerSettings",
     "Stall",
     "StatePublisher",
     "StopOnSignals",
@@ -282,6 +292,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AcknowledgeType": "kadence.share.acknowledgements",
+    "AcknowledgementCallback": "kadence.share.application.results",
     "Acl": "kadence.admin",
     "AclFilter": "kadence.admin",
     "Admin": "kadence.admin",
@@ -294,6 +306,7 @@ _HOMES = {
     "AsyncConsumer": "kadence.consumer.async_consumer",
     "AsyncProducer": "kadence.producer.async_producer",
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
+    "AsyncShareConsumer": "kadence.share.async_share_consumer",
     "AuthenticationError": "kadence.errors",
     "Broker": "kadence_broker",
     "BrokerError": "kadence.errors",
@@ -386,6 +399,8 @@ _HOMES = {
     "Seconds": "kadence.clock",
     "SerializationError": "kadence.errors",
     "Serializer": "kadence.serializers",
+    "ShareConsumer": "kadence.share.share_consumer",
+    "ShareConsumerSettings": "kadence.share.settings",
     "Stall": "kadence.consumer.application.processing",
     "StatePublisher": "kadence.metrics.state",
     "StopOnSignals": "kadence.stopping",

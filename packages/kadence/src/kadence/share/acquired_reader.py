@@ -132,7 +132,9 @@ class AcquiredReader:
         end = len(records)
         if end > limit or records[-1].offset > last:
             end = min(limit, bisect_right(records, last, key=_offset))
-        start = bisect_right(records, self._at - 1, 0, end, key=_offset) if records[0].offset < self._at else 0
+        start = (
+            bisect_right(records, self._at - 1, 0, end, key=_offset) if records[0].offset < self._at else 0
+        )
         self._ahead = records[end:]
         ours = records if start == 0 and end == len(records) else records[start:end]
         if not ours:

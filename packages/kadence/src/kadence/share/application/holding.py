@@ -1,8 +1,8 @@
-"""What the application holds of a queue: records that polls returned, and what is said of them (KIP-932). Application side.
+"""What the application holds of a queue: records that polls returned, and what is said of them (KIP-932).
 
-In implicit mode the next poll or commit accepts all that the last poll returned. In explicit mode the application says
-of each record what becomes of it, and the next poll refuses to go on before it has. What is said lies here until the
-next poll or commit sends it, so of what is said twice before that the last counts.
+Application side. In implicit mode the next poll or commit accepts all that the last poll returned. In explicit mode the
+application says of each record what becomes of it, and the next poll refuses to go on before it has. What is said lies
+here until the next poll or commit sends it, so of what is said twice before that the last counts.
 
 A renewed record stays held. Once the broker has renewed its lock, the next poll returns it again.
 """
@@ -42,7 +42,9 @@ class Chunk:
 
     __slots__ = ("fetch", "partition", "records")
 
-    def __init__(self, fetch: AcquiredFetch, partition: TopicPartition, records: list[Record[Any, Any]]) -> None:
+    def __init__(
+        self, fetch: AcquiredFetch, partition: TopicPartition, records: list[Record[Any, Any]]
+    ) -> None:
         self.fetch = fetch
         self.partition = partition
         self.records = records
@@ -281,7 +283,7 @@ class Holding:
     # ------------------------------------------------------------ all of it
 
     def in_hand(self) -> tuple[int, dict[TopicPartition, range]]:
-        """How many records the application holds of which it has said nothing, and between which offsets. Any thread."""
+        """How many records are held of which nothing is said, and between which offsets. Any thread."""
         spans: dict[TopicPartition, range] = {}
         count = 0
         for chunk in tuple(self._returned):
@@ -316,7 +318,9 @@ def _runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
     return joined(Acknowledged(each.offset, each.offset, kind) for each in records)
 
 
-def _said_runs(said: Mapping[int, int], chunks: Mapping[int, Chunk]) -> Iterator[tuple[AcquiredFetch, Acknowledged]]:
+def _said_runs(
+    said: Mapping[int, int], chunks: Mapping[int, Chunk]
+) -> Iterator[tuple[AcquiredFetch, Acknowledged]]:
     """What is said of offsets, as ranges of their fetches."""
     fetch: AcquiredFetch | None = None
     first = last = kind = -1
