@@ -73,7 +73,7 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
     },
 )
 
-_SHARE_CONSUMER: Final = '''"""`ShareConsumer` for asyncio: the same calls, awaited. It belongs to the loop it is made on.
+_SHARE_CONSUMER: Final = '''"""`ShareConsumer` for asyncio: the same calls, awaited. It belongs to its event loop.
 
     **Leaving an ``async with`` block releases what was returned and not acknowledged, with an exception and without
     one.** With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last

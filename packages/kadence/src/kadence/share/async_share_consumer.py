@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @advised
 class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
-    """`ShareConsumer` for asyncio: the same calls, awaited. It belongs to the loop it is made on.
+    """`ShareConsumer` for asyncio: the same calls, awaited. It belongs to its event loop.
 
     **Leaving an ``async with`` block releases what was returned and not acknowledged, with an exception and without
     one.** With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last
