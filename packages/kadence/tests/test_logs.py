@@ -20,10 +20,13 @@ def _everything(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_the_client_id_of_another_member_begins_no_line(caplog: pytest.LogCaptureFixture) -> None:
     LOG.info(
-        "group %s: member %s rebalances: %s", "g", "me-1", "joined: x\nWARNING kadence.net forged\x9b2J-2"
+        "group %s: member %s joins a rebalance: %s",
+        "g",
+        "me-1",
+        "joined: x\nWARNING kadence.net forged\x9b2J-2",
     )
     assert caplog.messages == [
-        r"group g: member me-1 rebalances: joined: x\x0aWARNING kadence.net forged\x9b2J-2"
+        r"group g: member me-1 joins a rebalance: joined: x\x0aWARNING kadence.net forged\x9b2J-2"
     ]
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.cli.conftest import Run
@@ -31,7 +32,7 @@ def groups(broker: Broker, kadence: Run, monkeypatch: pytest.MonkeyPatch) -> Adm
             admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
     listed = Admin.list_groups
 
-    def with_shared(admin: Admin, **more: float | None) -> list[GroupListing]:
+    def with_shared(admin: Admin, **more: Any) -> list[GroupListing]:
         return [*listed(admin, **more), GroupListing("shared", "share", "Stable", "share")]
 
     monkeypatch.setattr(Admin, "list_groups", with_shared)

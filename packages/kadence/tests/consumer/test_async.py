@@ -282,7 +282,7 @@ def test_a_consumer_whose_loop_has_ended_is_closed_on_another(served: Broker) ->
 
 def test_a_consumer_whose_loop_runs_is_not_closed_on_another(served: Broker) -> None:
     async def end(subject: AsyncConsumer) -> None:
-        with pytest.raises(ConcurrentAccessError, match="which still runs: close it there"):
+        with pytest.raises(ConcurrentAccessError, match="which is still running: close it there"):
             await subject.close()
 
     async def work() -> None:

@@ -192,7 +192,7 @@ def test_history_says_why_and_what_moved(cluster: Cluster) -> None:
     poll_until(one, lambda: [len(each.removed) for each in one.rebalances()[-1:]] == [2])
     first, *_, last = one.rebalances()
     assert first.cause == "first join"
-    assert (last.cause, last.added, len(last.removed)) == ("the coordinator assigned anew", (), 2)
+    assert (last.cause, last.added, len(last.removed)) == ("the coordinator made a new assignment", (), 2)
     assert set(last.removed) == two.assignment()
     # While it gives up it keeps its epoch; the broker moves it on when it has said so.
     assert first.generation <= last.generation <= one.group_metadata().generation_id

@@ -53,7 +53,7 @@ def test_more_work_makes_no_longer_log(cluster: Cluster, caplog: pytest.LogCaptu
     assert len(long) <= 60, text
     for secret in (KEY, VALUE, HEADER):
         assert secret.decode() not in text
-    for change in ("subscribes to", "coordinator is", "rebalanced in", "revoking", " left ("):
+    for change in ("subscribed to", "coordinator is", "rebalanced in", "revoking", " left ("):
         assert sum(change in line for line in long) == 1, f"{change}\n{text}"
     assert not [line for line in long if line.startswith(("WARNING", "ERROR"))], text
 
@@ -108,4 +108,4 @@ def test_a_poll_interval_that_counts_as_the_session_is_told(
         pass
     found = [message for message in caplog.messages if "max.poll.interval.ms" in message]
     assert len(found) == told
-    assert all("(5000) is below session.timeout.ms (10000) and is treated as 10000" in text for text in found)
+    assert all("(5000) is below session.timeout.ms (10000) and counts as 10000" in text for text in found)

@@ -83,7 +83,7 @@ def test_kip320_after_an_unclean_election_nothing_of_the_new_log_is_missed(
     ):
         _lose_two_of_four(broker, consumer, producer)
         assert numbers(read(consumer, 4)) == [12, 13, 14, 15]
-        assert "records 2 to 3, which were read, are not in it any more" in caplog.text
+        assert "records 2 to 3, which were read, are no longer in the log" in caplog.text
 
 
 def test_kip320_without_a_policy_each_poll_raises_until_a_seek_goes_on() -> None:

@@ -176,7 +176,7 @@ def test_poll_arrow_makes_the_columns_that_are_named(cluster: Cluster) -> None:
     for wrong, message in (([], "empty"), (["keys"], "no column 'keys'"), (["key", "key"], "twice")):
         with pytest.raises(ValueError, match=message):
             consumer.poll_arrow(columns=wrong)
-    with pytest.raises(ValueError, match="name headers in columns"):
+    with pytest.raises(ValueError, match="name 'headers' in columns"):
         consumer.poll_arrow(headers=True, columns=["key"])
     with pytest.raises(TypeError, match="a list of names"):
         consumer.poll_arrow(columns="key")

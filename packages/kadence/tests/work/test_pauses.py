@@ -84,7 +84,7 @@ def test_a_program_that_resumes_all_does_not_open_what_process_holds_back(simula
     assert waiting(member.consumer) <= 20
     assert member.consumer.paused() == frozenset()
     for why in member.consumer.not_fetched().values():
-        assert (why.reason, why.detail) == (PAUSED, "process() has enough of it")
+        assert (why.reason, why.detail) == (PAUSED, "process() has read enough of it ahead")
     released.append(True)
     simulated.until(lambda: len(begun) == 400)
     member.stop()

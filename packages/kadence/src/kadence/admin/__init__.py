@@ -8,11 +8,16 @@ and are repeated by `calls`; `manager` sends what they ask, on the network threa
 from kadence.admin.acls import Acl, AclFilter
 from kadence.admin.admin import Admin
 from kadence.admin.cluster import ClusterDescription
-from kadence.admin.configs import ConfigChange, ConfigEntry, ConfigResource
-from kadence.admin.groups import ConsumerGroupDescription, GroupListing, MemberDescription
+from kadence.admin.config_changes import ConfigChange
+from kadence.admin.configs import ConfigEntry, ConfigResource
+from kadence.admin.dead_letter_queues import DeadLetterQueue
+from kadence.admin.group_list import GroupListing
+from kadence.admin.groups import ConsumerGroupDescription, MemberDescription
 from kadence.admin.offsets import OffsetSpec
 from kadence.admin.producers import ProducerState
 from kadence.admin.replicas import ElectionType, LogDirDescription, ReplicaInfo
+from kadence.admin.share_groups import ShareGroupDescription
+from kadence.admin.share_offsets import ShareGroupOffset
 from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 
@@ -25,6 +30,7 @@ __all__ = [
     "ConfigEntry",
     "ConfigResource",
     "ConsumerGroupDescription",
+    "DeadLetterQueue",
     "ElectionType",
     "FencedProducer",
     "GroupListing",
@@ -35,6 +41,8 @@ __all__ = [
     "Outcomes",
     "ProducerState",
     "ReplicaInfo",
+    "ShareGroupDescription",
+    "ShareGroupOffset",
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",

@@ -1,12 +1,12 @@
-"""Settings of topics, brokers and groups: the messages and what their answers mean (KIP-133, KIP-339)."""
+"""Settings of topics, brokers and groups: the messages and what their answers mean (KIP-133)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
-from kadence.admin.arguments import as_name, check, several
+from kadence.admin.arguments import as_name, several
 from kadence.admin.calls import ANY_NODE, Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
@@ -16,13 +16,17 @@ from kadence.protocol.describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResult,
 )
-from kadence.protocol.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 
-__all__ = ["ConfigChange", "ConfigEntry", "ConfigResource", "describe_configs", "incremental_alter_configs"]
+__all__ = [
+    "KINDS",
+    "ConfigEntry",
+    "ConfigResource",
+    "as_resources",
+    "by_node_of",
+    "describe_configs",
+    "refused",
+    "text_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +48,7 @@ class ConfigEntry:
     is_sensitive: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One change of a setting (KIP-339).
-
-    Attributes:
-        operation: "set": set the value. "delete": return to the default. "append", "subtract": add entries to a
-            list, or remove them.
-        value: the value, or the entries with commas between them; None with "delete".
-    """
-
-    operation: Literal["set", "delete", "append", "subtract"]
-    value: str | None = None
-
-
-ConfigValue = ConfigChange | str | int | float | bool | None
-"""The new value of a setting: a value, None for its default, or a `ConfigChange`."""
-
-V = TypeVar("V")
-
-_KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
-_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+KINDS: Final = {"topic": 2, "broker": 4, "group": 32}
 _DEFAULT_CONFIG_SOURCE: Final = 5
 
 
@@ -77,12 +61,12 @@ def describe_configs(
     def attempt(
         resources: Collection[ConfigResource], deadline: int
     ) -> Waits[dict[ConfigResource, dict[str, ConfigEntry] | KafkaError]]:
-        by_node = yield from _by_node(calls, resources, deadline)
+        by_node = yield from by_node_of(calls, resources, deadline)
         asks = [
             Ask(
                 DescribeConfigsRequest(
                     resources=[
-                        DescribeConfigsResource(_KINDS[resource.kind], resource.name, None)
+                        DescribeConfigsResource(KINDS[resource.kind], resource.name, None)
                         for resource in group
                     ]
                 ),
@@ -98,7 +82,7 @@ def describe_configs(
                 continue
             items = {(item.resource_type, item.resource_name): item for item in answer.results}
             for resource in group:
-                item = items.get((_KINDS[resource.kind], resource.name))
+                item = items.get((KINDS[resource.kind], resource.name))
                 if item is not None:
                     result[resource] = _configs(resource, item)
         return result
@@ -106,66 +90,7 @@ def describe_configs(
     return calls.settle(as_resources(resources), attempt, deadline)
 
 
-@operation
-def incremental_alter_configs(
-    calls: Calls,
-    deadline: int,
-    changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
-    *,
-    validate_only: bool = False,
-) -> Waits[Outcomes[ConfigResource, None]]:
-    """Change these settings and leave all others as they are (KIP-339).
-
-    Of one resource either all changes are made, or none.
-
-    Args:
-        changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
-            ``{ConfigResource("topic", "orders"): {"retention.ms": 86_400_000, "max.message.bytes": None}}``. A
-            broker named "" stands for the defaults of all brokers.
-        validate_only: let the broker check the changes without making them.
-
-    Raises:
-        BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
-    """
-    wanted = {
-        resource: [_alterable(name, value) for name, value in settings.items()]
-        for resource, settings in as_changes(changes).items()
-    }
-
-    def attempt(
-        resources: Collection[ConfigResource], deadline: int
-    ) -> Waits[dict[ConfigResource, None | KafkaError]]:
-        by_node = yield from _by_node(calls, resources, deadline)
-        asks = [
-            Ask(
-                IncrementalAlterConfigsRequest(
-                    resources=[
-                        AlterConfigsResource(_KINDS[resource.kind], resource.name, wanted[resource])
-                        for resource in group
-                    ],
-                    validate_only=validate_only,
-                ),
-                node,
-            )
-            for node, group in by_node.items()
-        ]
-        result: dict[ConfigResource, None | KafkaError] = {}
-        answers = yield from calls.ask_all(asks, deadline)
-        for group, answer in zip(by_node.values(), answers, strict=True):
-            if isinstance(answer, KafkaError):
-                result.update(dict.fromkeys(group, answer))
-                continue
-            items = {(item.resource_type, item.resource_name): item for item in answer.responses}
-            for resource in group:
-                item = items.get((_KINDS[resource.kind], resource.name))
-                if item is not None:
-                    result[resource] = _refusal(resource, item) if item.error_code else None
-        return result
-
-    return calls.settle(wanted, attempt, deadline)
-
-
-def _by_node(
+def by_node_of(
     calls: Calls, resources: Iterable[ConfigResource], deadline: int
 ) -> Waits[dict[int, list[ConfigResource]]]:
     """Whom to ask: a broker knows its own settings only; anything else any broker knows."""
@@ -178,26 +103,19 @@ def _by_node(
     return by_node
 
 
-def _alterable(name: str, value: ConfigValue) -> AlterableConfig:
-    if not isinstance(value, ConfigChange):
-        value = ConfigChange("delete") if value is None else ConfigChange("set", text_of(value))
-    if value.operation not in _OPERATIONS:
-        raise ValueError(f"{name}: the operation is one of {', '.join(_OPERATIONS)}, not {value.operation!r}")
-    return AlterableConfig(name, _OPERATIONS[value.operation], value.value)
-
-
 def text_of(value: str | float | bool) -> str:
     """A value as brokers take it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _refusal(resource: ConfigResource, item: Any) -> KafkaError:
+def refused(resource: ConfigResource, item: Any) -> KafkaError:
+    """The error of a resource in an answer."""
     return refusal(item.error_code, f"{resource.kind} {resource.name!r}", item.error_message)
 
 
 def _configs(resource: ConfigResource, item: DescribeConfigsResult) -> dict[str, ConfigEntry] | KafkaError:
     if item.error_code:
-        return _refusal(resource, item)
+        return refused(resource, item)
     return {
         entry.name: ConfigEntry(
             entry.name,
@@ -223,15 +141,3 @@ def as_resources(resources: ConfigResource | Iterable[ConfigResource]) -> list[C
                 f"a broker's name in a ConfigResource is its number, such as '1', or '' for all, not {each.name!r}"
             )
     return found
-
-
-def as_changes(changes: Mapping[ConfigResource, Mapping[str, V]]) -> Mapping[ConfigResource, Mapping[str, V]]:
-    """Check the settings to change, by resource."""
-    wanted = "changes are {ConfigResource('topic', 'orders'): {'retention.ms': 3600000}}"
-    check(changes, Mapping, wanted)
-    as_resources(changes)
-    for settings in changes.values():
-        check(settings, Mapping, wanted)
-        for name in settings:
-            as_name("the name of a setting", name)
-    return changes

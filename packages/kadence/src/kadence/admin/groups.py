@@ -11,37 +11,22 @@ from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.lost_answers import Change
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
-from kadence.errors import KafkaError, UnsupportedVersionError, for_code
+from kadence.errors import KafkaError, UnsupportedVersionError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment
 from kadence.protocol.delete_groups import DeleteGroupsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
-from kadence.protocol.list_groups import ListGroupsRequest
+from kadence.protocol.share_group_describe import Assignment as ShareAssignment
 from kadence.types import TopicPartition
 from kadence.wire import Reader, WireError
 
 __all__ = [
     "ConsumerGroupDescription",
-    "GroupListing",
     "MemberDescription",
     "delete_consumer_groups",
     "describe_consumer_groups",
-    "list_groups",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupListing:
-    """A group as `Admin.list_groups` returns it.
-
-    ``group_type`` is "classic", "consumer" (KIP-848), or "" if the broker does not say.
-    """
-
-    group_id: str
-    protocol_type: str
-    state: str
-    group_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +36,9 @@ class MemberDescription:
     Attributes:
         target_assignment: the partitions that the coordinator has assigned to it. While it differs from ``assignment``,
         the member has partitions to revoke, or waits for those of others. None: a classic group, which has no target.
-        member_epoch: the epoch of a KIP-848 group that the member has reached. None: a classic group, or not reported.
+        member_epoch: the epoch of a KIP-848 or share group that the member has reached. None: a classic group, or not
+            reported.
+        subscription: the topics that it has subscribed to by name. None: a classic group.
     """
 
     member_id: str
@@ -61,6 +48,7 @@ class MemberDescription:
     assignment: frozenset[TopicPartition]
     target_assignment: frozenset[TopicPartition] | None = None
     member_epoch: int | None = None
+    subscription: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,29 +73,6 @@ class ConsumerGroupDescription:
 
 
 _DEAD = "Dead"
-
-
-@operation
-def list_groups(calls: Calls, deadline: int) -> Waits[list[GroupListing]]:
-    """All groups of all brokers, sorted by name."""
-
-    def attempt(deadline: int) -> Waits[list[GroupListing]]:
-        known = yield from calls.metadata([], deadline)
-        asks = [Ask(ListGroupsRequest(), broker.node_id) for broker in known.brokers]
-        answers = yield from calls.ask_all(asks, deadline)
-        found: dict[str, GroupListing] = {}
-        for answer in answers:
-            if isinstance(answer, KafkaError):
-                raise answer
-            if answer.error_code:
-                raise for_code(answer.error_code)
-            for group in answer.groups:
-                found[group.group_id] = GroupListing(
-                    group.group_id, group.protocol_type, group.group_state, group.group_type.lower()
-                )
-        return [found[group] for group in sorted(found)]
-
-    return calls.settle_one(attempt, deadline)
 
 
 @operation
@@ -183,9 +148,10 @@ def _of_kip848(node: int, names: Iterable[str], answer: Any) -> dict[str, _Descr
                     member.instance_id,
                     member.client_id,
                     member.client_host,
-                    _partitions(member.assignment),
-                    _partitions(member.target_assignment),
+                    assigned_to(member.assignment),
+                    assigned_to(member.target_assignment),
                     member.member_epoch,
+                    frozenset(member.subscribed_topic_names),
                 )
                 for member in group.members
             )
@@ -202,7 +168,8 @@ def _of_kip848(node: int, names: Iterable[str], answer: Any) -> dict[str, _Descr
     return result
 
 
-def _partitions(assignment: Assignment) -> frozenset[TopicPartition]:
+def assigned_to(assignment: Assignment | ShareAssignment) -> frozenset[TopicPartition]:
+    """The partitions of a member of a KIP-848 or share group."""
     return frozenset(
         TopicPartition(topic.topic_name, partition)
         for topic in assignment.topic_partitions
@@ -272,7 +239,11 @@ def delete_consumer_groups(
 
     If an answer is lost and the group is not there, it counts as deleted.
     """
-    order = as_names(groups)
+    return deleted(calls, deadline, as_names(groups))
+
+
+def deleted(calls: Calls, deadline: int, order: list[str]) -> Waits[Outcomes[str, None]]:
+    """Delete groups of any type."""
     change = Change(calls, ec.GROUP_ID_NOT_FOUND)
 
     def attempt(groups: Collection[str], deadline: int) -> Waits[dict[str, None | KafkaError]]:

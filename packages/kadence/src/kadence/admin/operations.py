@@ -10,22 +10,32 @@ from typing import Literal
 
 from kadence.admin import acls as _acls
 from kadence.admin import cluster as _cluster
+from kadence.admin import config_changes as _config_changes
 from kadence.admin import configs as _configs
+from kadence.admin import dead_letter_queues as _dead_letter_queues
+from kadence.admin import group_list as _group_list
 from kadence.admin import groups as _groups
 from kadence.admin import offsets as _offsets
 from kadence.admin import producers as _producers
 from kadence.admin import records as _records
 from kadence.admin import replicas as _replicas
+from kadence.admin import share_groups as _share_groups
+from kadence.admin import share_offsets as _share_offsets
 from kadence.admin import topics as _topics
 from kadence.admin import transactions as _transactions
 from kadence.admin.acls import Acl, AclFilter
 from kadence.admin.arguments import P, Partitions, checked
 from kadence.admin.cluster import ClusterDescription
-from kadence.admin.configs import ConfigEntry, ConfigResource, ConfigValue
-from kadence.admin.groups import ConsumerGroupDescription, GroupListing
+from kadence.admin.config_changes import ConfigValue
+from kadence.admin.configs import ConfigEntry, ConfigResource
+from kadence.admin.dead_letter_queues import DeadLetterQueue
+from kadence.admin.group_list import GroupListing
+from kadence.admin.groups import ConsumerGroupDescription
 from kadence.admin.offsets import OffsetSpec
 from kadence.admin.producers import ProducerState
 from kadence.admin.replicas import ElectionType, LogDirDescription
+from kadence.admin.share_groups import ShareGroupDescription
+from kadence.admin.share_offsets import ShareGroupOffset
 from kadence.admin.shell import Shell
 from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
@@ -80,16 +90,6 @@ class Operations:
         """The cluster's brokers, controller and id."""
         return self._shell.run(timeout, _cluster.describe_cluster)
 
-    def describe_configs(
-        self,
-        resources: ConfigResource | Iterable[ConfigResource],
-        *,
-        raise_errors: bool = True,
-        timeout: Seconds | None = None,
-    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
-        """The settings of topics, brokers or groups, by name."""
-        return checked(self._shell.run(timeout, _configs.describe_configs, resources), raise_errors)
-
     def incremental_alter_configs(
         self,
         changes: Mapping[ConfigResource, Mapping[str, ConfigValue]],
@@ -100,7 +100,8 @@ class Operations:
     ) -> Outcomes[ConfigResource, None]:
         """Change these settings and leave all others as they are (KIP-339).
 
-        Of one resource either all changes are made, or none.
+        Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group: one
+        that they would not write to is logged (`describe_dead_letter_queues`).
 
         Args:
             changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -113,14 +114,46 @@ class Operations:
         """
         return checked(
             self._shell.run(
-                timeout, _configs.incremental_alter_configs, changes, validate_only=validate_only
+                timeout, _config_changes.incremental_alter_configs, changes, validate_only=validate_only
             ),
             raise_errors,
         )
 
-    def list_groups(self, *, timeout: Seconds | None = None) -> list[GroupListing]:
-        """All groups of all brokers, sorted by name."""
-        return self._shell.run(timeout, _groups.list_groups)
+    def describe_configs(
+        self,
+        resources: ConfigResource | Iterable[ConfigResource],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
+        """The settings of topics, brokers or groups, by name."""
+        return checked(self._shell.run(timeout, _configs.describe_configs, resources), raise_errors)
+
+    def describe_dead_letter_queues(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, DeadLetterQueue]:
+        """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
+
+        Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+        """
+        return checked(
+            self._shell.run(timeout, _dead_letter_queues.describe_dead_letter_queues, groups), raise_errors
+        )
+
+    def list_groups(
+        self,
+        *,
+        types: str | Iterable[str] = (),
+        states: str | Iterable[str] = (),
+        timeout: Seconds | None = None,
+    ) -> list[GroupListing]:
+        """The groups of all brokers, sorted by name.
+
+        Args:
+            types: only those of these types: "classic", "consumer", "share", "streams" (Kafka 3.8); empty: all.
+            states: only those in one of these states, such as "Empty" (Kafka 2.6, KIP-518); empty: all.
+        """
+        return self._shell.run(timeout, _group_list.list_groups, types=types, states=states)
 
     def describe_consumer_groups(
         self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
@@ -333,6 +366,97 @@ class Operations:
             BrokerError: BROKER_NOT_AVAILABLE: no such broker runs. CLUSTER_AUTHORIZATION_FAILED.
         """
         return checked(self._shell.run(timeout, _replicas.describe_log_dirs, brokers), raise_errors)
+
+    def describe_share_groups(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, ShareGroupDescription]:
+        """State, members and assignment of share groups (KIP-932).
+
+        Brokers do not say which records a member holds; that is known to the leader of each partition alone.
+
+        Raises:
+            BrokerError: GROUP_ID_NOT_FOUND: there is no such group, or it is of another type.
+            UnsupportedVersionError: the brokers are older than Kafka 4.1.
+        """
+        return checked(self._shell.run(timeout, _share_groups.describe_share_groups, groups), raise_errors)
+
+    def delete_share_groups(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, None]:
+        """Delete share groups, their offsets and delivery counts. A group that has members is refused.
+
+        The settings of a group stay. If an answer is lost and the group is not there, it counts as deleted.
+        """
+        return checked(self._shell.run(timeout, _share_groups.delete_share_groups, groups), raise_errors)
+
+    def list_share_group_offsets(
+        self,
+        group: str,
+        partitions: Partitions | None = None,
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, ShareGroupOffset]:
+        """Start offset and lag of a share group, for all partitions that its members were ever given, or for these.
+
+        A group that does not exist, or is of another type, has none.
+        """
+        return checked(
+            self._shell.run(timeout, _share_offsets.list_share_group_offsets, group, partitions), raise_errors
+        )
+
+    def list_offsets_of_share_groups(
+        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+    ) -> Outcomes[str, dict[TopicPartition, ShareGroupOffset]]:
+        """Start offset and lag of several share groups, for all their partitions.
+
+        Each coordinator gets one request for all of its groups. A group that does not exist, or is of another type, has
+        none.
+        """
+        return checked(
+            self._shell.run(timeout, _share_offsets.list_offsets_of_share_groups, groups), raise_errors
+        )
+
+    def alter_share_group_offsets(
+        self,
+        group: str,
+        offsets: Mapping[P, int],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[TopicPartition, int]:
+        """Set where a share group without members begins in these partitions. A group that does not exist is created.
+
+        That gives a new group its place at once. Otherwise it has none before it accepts a first record, and with
+        ``share.auto.offset.reset=latest`` it misses what is written before its first fetch, and while it has no member.
+        All records from the offset on are delivered, with new delivery counts.
+
+        Raises:
+            BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: it is of another type.
+        """
+        return checked(
+            self._shell.run(timeout, _share_offsets.alter_share_group_offsets, group, offsets), raise_errors
+        )
+
+    def delete_share_group_offsets(
+        self,
+        group: str,
+        topics: str | Iterable[str],
+        *,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
+    ) -> Outcomes[str, None]:
+        """Delete the place of a share group without members in these topics, in all their partitions.
+
+        It begins there anew by ``share.auto.offset.reset``.
+
+        Raises:
+            BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: there is no such group, or it is of
+                another type.
+        """
+        return checked(
+            self._shell.run(timeout, _share_offsets.delete_share_group_offsets, group, topics), raise_errors
+        )
 
     def create_topics(
         self,

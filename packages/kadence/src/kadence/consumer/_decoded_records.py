@@ -1,4 +1,4 @@
-"""Decoded records of one partition: whether they may be given out, deserialising them, and what a poll returns of them.
+"""Decoded records of one partition: whether they may be returned, deserialising them, and the `Records` of a poll.
 
 It is compiled: a small poll costs less than half a microsecond, of which a Python object with Python methods would be
 half.
@@ -6,7 +6,7 @@ half.
 Both threads look at these objects, so each field has one writer, as in `shared_partition`. A method here runs no
 Python code, so no other thread and no signal handler comes between. Without the interpreter's lock, numbers that one
 thread writes while others look are atomic (_native/shared.h). Other fields are written in critical sections of their
-objects, and read in them by whoever does not write them: public ones by Cython. The C types of the
+objects, and other threads read them in these, too: Cython does so for public fields. The C types of the
 fields are in the .pxd file.
 """
 
@@ -38,10 +38,10 @@ _NOWHERE: Mapping[TopicPartition, OffsetAndMetadata] = MappingProxyType({})
 @cython.final
 @cython.cclass
 class Attention:
-    """Whether there is more to do for the application's next poll than to take the next record.
+    """Whether the application's next poll has more to do than to take the next record.
 
-    Any thread raises it, after it has made the change that it is about. Only a poll lowers it, before it looks at
-    what may have changed. So a change is seen by the poll under way or by the next one, and is never missed.
+    Any thread raises it, after making the change in question. Only a poll lowers it, before it looks for changes. So a
+    change is seen by the poll under way or by the next one, and is never missed.
     """
 
     def __init__(self) -> None:
@@ -56,18 +56,18 @@ class DecodedRecords:
     The position of a partition is an index in them. Putting back what a poll took is setting ``index`` to ``began``.
     They are replaced as a whole when the next records are decoded, so other threads may read them.
 
-    Where rows were given out as columns, where the records were let go (`Steps.let_go`), and where the position moved
+    Where rows were returned as columns, where the records were released (`Steps.let_go`), and where the position moved
     over control batches only, ``records`` is empty: then index 1 means "behind them" and 0 "before them".
 
     Attributes:
         fetch_epoch: the stretch of reading (see `SharedPartition`) that the records belong to.
         records: the records, in the order of their offsets. count: how many there are.
-        index: how many of them were returned (application).
-        began: the index at which the present poll began: what is below it is known to be processed (application).
+        index: how many were returned (application).
+        began: the index at which the present poll began: records below it are known to be processed (application).
         counted: the index up to which `Consumer.metrics` has counted them (application).
-        is_last: the fetch holds nothing behind it. A step does not take its last record, for whoever does gives the
-            fetch back.
-        is_processed: all before index 0 was known to be processed when these were decoded.
+        is_last: the fetch holds nothing behind it. A step does not take its last record, because taking that also
+            releases the fetch.
+        is_processed: all records before index 0 were known to be processed when these were decoded.
         start, start_epoch: the position at index 0. end, end_epoch: the position behind the last of them.
     """
 
@@ -96,13 +96,13 @@ class DecodedRecords:
         return self.count - self.index if self.index < self.count else 0
 
     def position(self) -> tuple[int, int | None]:
-        """The offset after what was returned, and the epoch of the last record before it."""
+        """The offset after the returned records, and the epoch of the last record before it."""
         with cython.critical_section(self):
             offset, epoch = self.place(self.index)
         return offset, epoch
 
     def processed(self) -> tuple[int, int | None] | None:
-        """The same of what is known to be processed; None: nothing is known yet."""
+        """As `position`, after the records that are known to be processed; None: none is known yet."""
         with cython.critical_section(self):
             if not self.began and not self.is_processed:
                 return None
@@ -122,9 +122,10 @@ class DecodedRecords:
 
 @cython.cclass
 class DeliveryState:
-    """What decides whether records of a partition may be given out. `SharedPartition` says who writes which field.
+    """The fields that decide whether records of a partition may be returned.
 
-    It is the part of a shared partition that a step looks at for each record.
+    It is the part of a shared partition that a step looks at for each record. `SharedPartition` names the writer of
+    each field.
     """
 
     def __init__(self, fetch_epoch: cython.longlong) -> None:
@@ -138,8 +139,8 @@ class DeliveryState:
 
     @property
     def end(self) -> int | None:
-        """Behind the range to read (C11); None: it has no end."""
-        # No public field: compiled modules would read it as it lies, while the network thread writes it.
+        """End (exclusive) of the range to read (C11); None: it has no end."""
+        # Not public: compiled modules would read it without a lock while the network thread writes it.
         with cython.critical_section(self):
             return self._end
 
@@ -164,8 +165,8 @@ class Decoder:
         key, value: a function of the bytes, or an object with ``deserialize(topic, headers, data)``; None leaves bytes.
 
     Attributes:
-        failed: what the last `run` stopped at, if it stopped: a record, which part of it (``key`` or ``value``) its
-            deserialiser refused, or could not decode yet, and what that raised.
+        failed: where the last `run` stopped, if it did: the record, the part (``key`` or ``value``) that its
+            deserialiser refused or could not decode yet, and the error.
     """
 
     def __init__(self, key: Any, value: Any) -> None:
@@ -178,7 +179,7 @@ class Decoder:
 
     @cython.cfunc
     def decode(self, raw: Record) -> Record:
-        """The record with what the deserialisers make of its key and value."""
+        """The record with its key and value deserialised."""
         key: Any = raw.key
         value: Any = raw.value
         self.is_at_value = False
@@ -198,15 +199,15 @@ class Decoder:
     def run(
         self, records: list[Record], at: cython.Py_ssize_t, end: cython.Py_ssize_t, out: list[Record]
     ) -> int:
-        """Append what becomes of ``records[at:end]`` to ``out``, up to one that a deserialiser refuses.
+        """Append ``records[at:end]``, deserialised, to ``out``, up to the first record that a deserialiser refuses.
 
-        A run that begins with the record at which the one before stopped stops there again, and asks no deserialiser.
+        A run that begins at the record where the previous one stopped stops there again without calling a deserialiser.
 
         Returns:
             where it stopped: ``end``, or the place of the record in ``failed``.
 
         Raises:
-            MemoryError: nobody's fault, and no reason to refuse a record.
+            MemoryError: it does not count as a refused record.
         """
         failed = self.failed
         self.failed = None
@@ -225,7 +226,7 @@ class Decoder:
 
     @cython.cfunc
     def field(self) -> str:
-        """Of which part the deserialiser was called last."""
+        """The part (key or value) whose deserialiser was called last."""
         return "value" if self.is_at_value else "key"
 
 
@@ -243,7 +244,7 @@ class Records:
         chunks: Sequence[tuple[TopicPartition, list[Any]]] = (),
         moved: Mapping[TopicPartition, OffsetAndMetadata] = _NOWHERE,
     ) -> None:
-        # Interceptors make these, too, and may leave a partition without records.
+        # Interceptors also create these, and may leave a partition without records.
         for chunk in chunks:
             if not chunk[1]:
                 chunks = [each for each in chunks if each[1]]
@@ -252,7 +253,7 @@ class Records:
         self._partition: TopicPartition | None = None
         self._records: list[Any] | None = None
         self._chunks = chunks
-        # Where partitions stand of which the poll passed over something behind the records, or instead of any.
+        # Positions of partitions in which the poll skipped batches after the records, or returned no record.
         self._moved = moved
         if len(chunks) == 1:
             partition, records = chunks[0]
@@ -305,12 +306,12 @@ class Records:
     def next_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """What to commit when all records are processed: for each partition the next offset to read (KIP-1094).
 
-        A partition of which the poll passed over bad, aborted or control records is named, too, though no record of it
+        A partition in which the poll skipped bad, aborted or control records is included even if none of its records
         was returned. So the result may hold offsets where there are no records.
         """
         found: dict[TopicPartition, OffsetAndMetadata] = {}
         for partition, records in self._pairs():
-            # Whoever made this may have emptied the list since.
+            # The code that created this may have emptied the list since.
             if records:
                 last = records[len(records) - 1]
                 found[partition] = OffsetAndMetadata(last.offset + 1, last.leader_epoch)
@@ -324,7 +325,7 @@ class Records:
         return self._chunks if self._records is None else ((self._partition, self._records),)
 
     def __reduce__(self) -> tuple[type[Records], tuple[Any, ...]]:
-        """For copies, and for other processes."""
+        """For copying and pickling."""
         return Records, (tuple(self._pairs()), dict(self._moved or ()))
 
     def __dir__(self) -> list[str]:
@@ -348,7 +349,7 @@ def one_chunk(partition: Any, records: list[Any]) -> Records:
 
 @cython.ccall
 def intercept(interceptors: Any, consuming: tuple[Any, ...], given: Records) -> Records:
-    """What ``consuming`` make of the records, one after the other; ``interceptors`` is told of what goes wrong."""
+    """Pass the records through each of ``consuming`` in turn; errors are reported to ``interceptors``."""
     records: Records = given
     for each in consuming:
         try:
@@ -364,5 +365,5 @@ def intercept(interceptors: Any, consuming: tuple[Any, ...], given: Records) -> 
             interceptors.refused(each, result)
     if records is given:
         return given
-    # What they left out is consumed, too: committing what is returned commits it.
+    # Records that they leave out also count as consumed: a commit of the returned records covers them.
     return Records(tuple(records.by_partition().items()), given.next_offsets())

@@ -74,8 +74,8 @@ def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedSt
     Raises:
         ConfigError: a certificate or key file that cannot be used.
     """
-    # These are for the application side. They may refer to the consumer, and what the network thread refers to is
-    # never collected.
+    # These are for the application side. They may refer to the consumer, and objects that the network thread refers to
+    # are never collected.
     config = replace(
         config, key_deserializer=None, value_deserializer=None, interceptors=(), stall_report_callback=None
     )
@@ -92,14 +92,14 @@ def network_side(config: ConsumerConfig, around: Surroundings) -> tuple[SharedSt
 
 
 def aside() -> Aside:
-    """Where a consumer makes calls that may block, off its event loop."""
+    """Runs a consumer's calls that may block, off its event loop."""
     from kadence.client.aside import ThreadsAside
 
     return here().aside or ThreadsAside()
 
 
 def letter_producer(config: ClientConfig, transactional_id: str | None = None) -> LetterProducer:
-    """A consumer's producer of dead letters, or of what `process` sends. Most consumers need none, and load none."""
+    """A consumer's producer, for dead letters or the outputs of `process`. Most consumers need none, and load none."""
     from kadence.producer.dead_letters import producer_for
 
     made: LetterProducer = producer_for(config, transactional_id)
@@ -125,7 +125,7 @@ def _turn(
         coordinator = CoordinatorRequestManager(config.group_id, config, background_event_handler)
         coordinator.on_silent = lambda node_id, since: client.disconnect(node_id, unless_heard_since=since)
         coordinator.on_hang_up = lambda node_id: client.disconnect(node_id, ConnectionPurpose.GROUP)
-        # It may be newer than our metadata: known beside the others until the next answer names all.
+        # It may be newer than our metadata: keep it beside the others until the next response names all.
         coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
         membership = _membership(
             config,
@@ -154,7 +154,8 @@ def _turn(
         config, subscription, metadata, shared_state, client.arenas, background_event_handler
     )
     shared_state.measures.books = fetch.memory
-    # In this order: what validation finds lost is looked up, and only what is good is fetched, in the same turn.
+    # In this order: positions that validation finds truncated are looked up, and only valid ones are fetched, in the
+    # same turn.
     managers += [validation, offsets, fetch]
     processor = ApplicationEventProcessor(
         subscription, metadata, offsets, membership, commits, background_event_handler
@@ -175,7 +176,7 @@ def _turn(
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
         if coordinator is not None:
-            coordinator.mark_unknown(now, "the known brokers are forgotten")
+            coordinator.mark_unknown(now, "all known brokers are forgotten")
 
     metadata.on_change = metadata_changed
     metadata.on_moved = lambda nodes: client.set_nodes(
@@ -202,7 +203,7 @@ def _arm_native_heartbeat(
     shared_state: SharedState,
     clock: Clock,
 ) -> None:
-    """What the network thread cannot send in time the native thread sends."""
+    """The native thread sends heartbeats that the network thread cannot send in time."""
 
     def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
         shared_state.lateness.fallback_heartbeats += len(requests)
@@ -251,7 +252,7 @@ def _membership(
         _load_classic_protocol()
         return classic
 
-    # By itself only what became final: version 0 is that of Kafka 3.7 to 3.9, which called it a preview.
+    # Chosen by default only where it is final: version 0 is that of Kafka 3.7 to 3.9, a preview.
     return AutoMembership(coordinator, consumer(1), config, jobs, load_classic)
 
 
@@ -271,7 +272,7 @@ def core_of(
     """The core of a new consumer, whose engine it starts.
 
     Args:
-        letter_producers: makes the producer of dead letter records. aside: where calls are made that may block.
+        letter_producers: makes the producer of dead letter records. aside: runs calls that may block.
     """
     # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
     in_children(shared_state.attention, _raise)
@@ -335,7 +336,7 @@ def core_of(
     )
     if config.group_id is not None and config.processing_timeout_ms > config.max_poll_interval_ms:
         log.warning(
-            "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and is treated as %d: the group waits "
+            "max.poll.interval.ms (%d) is below session.timeout.ms (%d) and counts as %d: the group waits "
             "that long for a lost member in any case",
             config.max_poll_interval_ms,
             config.session_timeout_ms,
@@ -350,8 +351,8 @@ def _raise(attention: Attention) -> None:
 
 
 def notice(client_state: ClientState, stalls: Stalls) -> None:
-    """Stalls are told to these."""
-    # The network thread keeps it: held by that, a consumer that nobody closed would never be collected.
+    """Report stalls to this listener."""
+    # A weak reference: the network thread would otherwise keep an unclosed consumer from being collected.
     noticed = weakref.WeakMethod(stalls.noticed)
     client_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
 
@@ -365,7 +366,7 @@ def dead_letters_of(
     """Who writes bad records to dead.letter.topic; None without one."""
     if config.dead_letter_topic is None:
         return None
-    # Most consumers write none.
+    # Imported here because most consumers write none.
     from kadence.consumer.fetch.dead_letters import DeadLetters
 
     return DeadLetters(

@@ -1,4 +1,6 @@
-"""Where background events leave the network side of a client, and the deadlines of its calls (C2). Network thread.
+"""Sends background events from the network side of a client, and enforces the deadlines of its calls (C2).
+
+Network thread.
 
 A call waits for its answer without a clock of its own; the reaper is the only thing that ends the wait. The loop
 bounds its select by `next_deadline` and reaps with the time after it, so a call overshoots by no more than
@@ -18,17 +20,17 @@ __all__ = ["BackgroundEventHandler", "Reaper"]
 
 
 class BackgroundEventHandler:
-    """Where background events leave the network side: an answer nobody waits for any more goes no further.
+    """Sends background events from the network side; drops an answer that no call waits for any more.
 
-    `kadence.consumer.event_processor.RebalanceEventHandler` adds what goes with rebalances. A share consumer has none,
-    and shows its assignment by a `show` of its own.
+    `kadence.consumer.event_processor.RebalanceEventHandler` adds the events of rebalances. A share consumer has none,
+    and overrides `show` for its assignment.
     """
 
     def __init__(self, client_state: ClientState, reaper: Reaper) -> None:
         self._client_state = client_state
         self._reaper = reaper
         self._failures: dict[tuple[object, ...], Failed] = {}
-        """Errors that were told since the application had last taken all background events, the last of each kind."""
+        """Errors sent since the application last took all background events, the last of each kind."""
 
     def __call__(self, event: BackgroundEvent) -> None:
         if isinstance(event, Answer):
@@ -42,13 +44,13 @@ class BackgroundEventHandler:
             self._client_state.on_stall(event)
 
     def show(self) -> None:
-        """Put what changed where the application side sees it.
+        """Publish changes to the application side.
 
-        Called before each background event, which may tell of it, and at the end of each turn.
+        Called before each background event, which may refer to them, and at the end of each turn.
         """
 
     def _is_told(self, event: Failed) -> bool:
-        """Whether the same error waits for the application already: it may repeat for days before the next poll."""
+        """Whether the same error is already queued for the application: it may repeat for days before the next poll."""
         waiting = self._client_state.background_events
         if not waiting:
             self._failures.clear()
@@ -61,7 +63,7 @@ class BackgroundEventHandler:
             event.fetch_epoch,
         )
         told = self._failures.get(known)
-        # It may have been taken, and others wait: those of partitions that were lost just before, say. A copy, for the
+        # It may have been taken while others, such as those of lost partitions, are still queued. A copy, because the
         # application may take some meanwhile.
         if told is not None and any(each is told for each in waiting.copy()):
             return True
@@ -73,11 +75,11 @@ class Reaper:
     """Calls that wait for an answer.
 
     Args:
-        why: what stands in the way at the moment, for the error's text; None when nothing is known.
+        why: the current obstacle, for the error's text; None when nothing is known.
         away: why no broker can be reached, which is then the error's cause; None when one can be.
 
     Attributes:
-        missing: what the call of an id still waits for, for the same; None when there is nothing to say.
+        missing: what the call of an id still waits for, also for the error's text; None if unknown.
     """
 
     def __init__(self, why: Callable[[], str | None], away: Callable[[], str | None] = lambda: None) -> None:
@@ -91,7 +93,7 @@ class Reaper:
             self._waiting[call.id] = call
 
     def answered(self, call_id: int) -> bool:
-        """An answer is there. False when the call was reaped before: nobody waits any more."""
+        """An answer has come. False when the call was reaped before: it no longer waits."""
         return self._waiting.pop(call_id, None) is not None
 
     @property
@@ -117,7 +119,7 @@ class Reaper:
         return answers
 
     def fail_all(self, make: Callable[[], Exception]) -> list[Answer]:
-        """The thread ends: whoever still waits is told."""
+        """The thread ends: answer every call that still waits."""
         answers = [Answer(call_id, None, make()) for call_id in self._waiting]
         self._waiting.clear()
         return answers

@@ -1,15 +1,15 @@
-"""What both threads of a client use, whatever it reads: events on their way, the signal for waits (C1, C2, C6).
+"""State shared by both threads of any client: queued events, the signal for waits (C1, C2, C6).
 
 Two deques and one flag: the network thread appends, the application thread takes. Appending to a deque is
-atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks,
-and each wakes the other only when it could do something new.
+atomic in CPython and costs 0.03 µs, a wake byte 3 µs, a blocking round trip 15 µs; so neither side locks, and each
+wakes the other only when there is something new to do.
 
 `Progress` knows when the application polled last, for the poll timer (B4). The application thread writes it. Waiting
 inside poll() is progress. A user callback inside it is not: a callback that hangs is processing that hangs.
 
 `Lateness` knows how late the network thread is (B9): each turn of its loop has a time by which it must run. A turn that
-comes later was kept from running: an extension held the interpreter, the machine was paused, or the turn before had too
-much to do. Heartbeats are late by as much, unless the native thread sends them. The network thread writes it.
+runs later was delayed: an extension held the interpreter, the machine was paused, or the turn before had too much to
+do. Heartbeats are late by as much, unless the native thread sends them. The network thread writes it.
 """
 
 from __future__ import annotations
@@ -29,17 +29,15 @@ from kadence.metrics.sensors import Meter
 __all__ = ["FAREWELL_MS", "ClientState", "Lateness", "NetworkLateness", "Progress", "Signal"]
 
 FAREWELL_MS: Final = 2_000
-"""How long the network thread may take to leave the group for a consumer that nobody closes."""
+"""How long the network thread may take to leave the group for a consumer that is not closed."""
 
 
 class Progress:
-    """Keeps when the application polled last.
+    """Records when the application last polled.
 
-    ``_since``: since when (ms) nothing was polled; None while the application waits in poll().
-
-    Attributes:
-        by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a loop that
-            something blocks makes no progress, though a task waits in poll().
+    ``_since``: since when (ms) nothing was polled; None while the application waits in poll(). Attributes:
+        by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a blocked loop makes no
+            progress, though a task waits in poll().
     """
 
     __slots__ = ("_callbacks", "_depth", "_since", "by_turns")
@@ -47,15 +45,15 @@ class Progress:
     def __init__(self) -> None:
         self._since: int | None = None
         self._depth = 0
-        # Those under way: one may run inside another, or in another task. A poll begins to count anew, so one that
-        # Ctrl-C ended untold is not believed to run for ever.
+        # Callbacks that are running: one may run inside another, or in another task. A poll starts to count again, so
+        # one that Ctrl-C ended without a report does not seem to run for ever.
         self._callbacks = 0
         self.by_turns = False
 
     # -- application thread
 
     def polled(self, now: int) -> None:
-        """A poll that returned at once, from the buffer."""
+        """A poll has returned at once, from the buffer."""
         self._since = now
 
     def enter_poll(self, now: int) -> None:
@@ -141,7 +139,7 @@ class Lateness:
         return late
 
     def worth_telling(self, late_ms: int) -> bool:
-        """Whether this is news: once, and again when it is twice as long."""
+        """Whether to report this delay: the first one, and again when it is twice as long."""
         if late_ms < 2 * self._told_ms:
             return False
         self._told_ms = late_ms
@@ -161,11 +159,11 @@ class Lateness:
 class Signal:
     """A flag that one thread waits for and others set.
 
-    ``waiting`` keeps the setter's cost at one attribute read while nobody waits. The waiter looks at what it waits for
-    after `enter`, and after each `wait`, which both leave the flag down: what changes after its look raises the flag.
+    ``waiting`` keeps the setter's cost at one attribute read while no thread waits. The waiter checks its condition
+    after `enter`, and after each `wait`, which both leave the flag down: a later change raises the flag.
 
     One bare lock, held while the flag is down. `threading.Event` will not do: it takes two locks in Python code, and a
-    signal handler that raises in between (Ctrl-C) leaves one of them taken, for the network thread to hang on.
+    signal handler that raises in between (Ctrl-C) leaves one of them taken, and the network thread would hang on it.
     """
 
     __slots__ = ("_down", "on_set", "waiting")
@@ -177,7 +175,7 @@ class Signal:
         """Called instead of raising the flag by shells that do not block a thread (asyncio)."""
 
     def enter(self) -> None:
-        # Mostly it is down, which costs less to see than to try.
+        # Usually it is down; reading that is cheaper than trying.
         if not self._down.locked():
             self._down.acquire(blocking=False)
         self.waiting = True
@@ -186,7 +184,7 @@ class Signal:
         self._down.acquire(timeout=-1 if seconds is None else seconds)
 
     def leave(self, *, interrupts: bool = False) -> None:
-        """Nobody waits any more, but a call that this one interrupted: end its wait."""
+        """No call waits any more, except one that this call interrupted: end its wait."""
         self.waiting = interrupts
         if interrupts:
             self.set()
@@ -205,16 +203,16 @@ class Signal:
         return -1
 
     def seen(self) -> None:
-        """The descriptor was readable: lower the flag. Whoever looks after this misses nothing."""
+        """The descriptor was readable: lower the flag. A check after this misses nothing."""
 
     def hide(self) -> None:
-        """Nobody watches the descriptor any more."""
+        """The descriptor is no longer watched."""
 
 
 class ClientState:
-    """The shared state of a client, whatever it reads. Every attribute names its one writer.
+    """The shared state of any client. Every attribute names its one writer.
 
-    `kadence.consumer.shared_state.SharedState` adds what a consumer fetches. A share consumer adds what it acquires.
+    `kadence.consumer.shared_state.SharedState` adds fetched records. A share consumer adds acquired ones.
 
     Args:
         wake: wakes the network thread. Any thread may call it.
@@ -222,15 +220,16 @@ class ClientState:
 
     Attributes:
         application_events: application → network. background_events: network → application.
-        attention: up when the next poll has more to do than to take the next record: a background event, the end.
+        attention: raised when the next poll must do more than take the next record: a background event, the end.
         signal: what the application waits on; set after a background event was appended.
         wants_polled: membership waits for a `Polled` (network).
         ended: the network thread has ended. dead: by this bug, if it was one (network).
         progress: when the application polled last (application).
         lateness: how late the network thread is (network).
-        on_stall: told of a stall at once, on the network thread, while the application is busy (application).
+        on_stall: called at once when a stall is noticed, on the network thread, while the application is busy
+            (application).
         wakes: how often the application woke the network thread (application).
-        measures: what is measured; each part has one writer. clock: what both sides go by. wall: ms since 1970.
+        measures: the measurements; each part has one writer. clock: that of both sides. wall: ms since 1970.
     """
 
     measures: ClientMeasures
@@ -266,7 +265,7 @@ class ClientState:
         try:
             self.application_events.append(event)
         finally:
-            # Ctrl-C in between must not leave it there until something else wakes the network thread.
+            # Ctrl-C in between must not leave the event unseen until something else wakes the network thread.
             self.wake()
 
     def begin_close(self, deadline: int) -> None:
@@ -284,7 +283,7 @@ class ClientState:
         return self.ended
 
     def left_behind(self) -> None:
-        """The process ends before the network side: the group goes on once the session has timed out."""
+        """The process ends before the network side: the group continues once the session has timed out."""
 
     # -- network thread
 
@@ -294,21 +293,21 @@ class ClientState:
         self.alert()
 
     def refuse(self, cause: BaseException | None) -> None:
-        """The network side ends, by ``cause`` if that was a bug: every call raises from now on."""
+        """The network side ends, because of ``cause`` if that is a bug: every call raises from now on."""
         self.dead = cause
         self.ended = True
 
     def dismiss(self) -> None:
-        """It has ended: whoever still waits is to look again."""
+        """It has ended: wake all that still wait."""
         self.alert()
 
     # -- any thread
 
     def wall_offset_ms(self) -> int:
-        """What is to be added to the clock's time for ms since 1970, as both clocks stand now."""
+        """The difference between ms since 1970 and the clock's time, now."""
         return self.wall() - self.clock.now_ms()
 
     def alert(self) -> None:
-        """Something changed: the next poll looks at it, and one that waits is woken. Called after the change."""
+        """Something has changed: make the next poll look, and wake one that waits. Called after the change."""
         self.attention.up = True
         self.signal.set()

@@ -1,7 +1,7 @@
 """`Consumer`: the public API for threads. Application side; a shell around `core.Core`.
 
-`async_consumer.py` is made from this text by ``make generate`` (tools/async_rules.py): whatever differs between threads
-and asyncio is said by the shell, `self._shell`.
+`async_consumer.py` is generated from this file by ``make generate`` (tools/async_rules.py): the shell, `self._shell`,
+contains all that differs between threads and asyncio.
 """
 
 from __future__ import annotations
@@ -261,9 +261,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 records = self._calls.poll_buffered(timeout, max_records)
                 if records is None:
                     records = self._shell.run(self._calls.poll(timeout, max_records))
-                # While no other thread can poll: what it had taken would be let go in the midst of that.
+                # Here no other thread can poll, so none loses the records that it has just taken.
                 steps.let_go()
-            # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
+            # From here to the caller no signal handler can run: the interpreter checks for signals at calls only.
             return records
         except self._shell.BEFORE_TAKING:
             raise
@@ -299,14 +299,14 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 `ProtobufDeserializer` of kadence_schemas, to a column of structs. Without a reader's schema it has the
                 fields of all schemas that came so far. With deserialization.errors=raise the table ends before the
                 first bad record of each partition; and always before a record whose schema the registry does not
-                give, or whose dead letter is refused.
+                return, or whose dead letter is refused.
 
         Raises:
             ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
-            ConfigError: the value.deserializer does not decode what ``value`` names.
+            ConfigError: the value.deserializer does not decode the format that ``value`` names.
             RecordDeserializationError: the first value is bad; its ``record`` is None. DeadLetterError: a bad record
                 could not be written to the dead letter topic.
-            SchemaRegistryError: the registry does not answer; the next poll asks again.
+            SchemaRegistryError: the registry does not answer; the next poll tries again.
             MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
         """
         core = self._core
@@ -331,11 +331,11 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         With auto-commit a record counts as processed when the loop asks for the next one, so delivery is at least
         once for each single record.
         """
-        # Traced, each record has a span: steps would pass it by.
+        # With tracing each record has a span, which steps would leave out.
         return Iteration(self._steps, self.__next__) if self._core.tracing is None else self
 
     def __next__(self) -> Record[K_co, V_co]:
-        # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
+        # That deadline never comes. No signal handler runs between the record and the caller: see `poll`.
         record = self._next(FOREVER)
         if record is None:
             raise StopIteration
@@ -360,8 +360,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             else:
                 deadline = add_ms(clock.now_ms(), ms if has_begun else min(ms, _JOINING_MS))
             record = self._next(deadline)
-            # Nothing that looks for signals may stand between the two, so this is not the test of the loop: a jump
-            # backwards looks for them.
+            # No check for signals may come between the two, so this is not the loop's own test: a backward jump checks
+            # for them.
             if record is None:
                 if has_begun or core.polls.is_finished or core.stopping:
                     return
@@ -430,7 +430,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         up.
 
         Raises:
-            IllegalStateError: the partition is not assigned, or was lost and the next poll is to tell of it.
+            IllegalStateError: the partition is not assigned, or was lost, which the next poll reports.
             KafkaTimeoutError: no position within ``timeout`` (default.api.timeout.ms).
         """
         return self._run(self._calls.position(partition, timeout))
@@ -445,8 +445,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
         Args:
             offsets: the *next* offset to read for each partition; or records that are processed, which commits the
-                offset after the last one of each partition; or None for all records that poll() has returned; or what
-                `track` returned, for what is done of all tracked records.
+                offset after the last one of each partition; or None for all records that poll() has returned; or the
+                result of `track`, for the finished ones of all tracked records.
 
         Raises:
             CommitFailedError: the group has removed this member; the partitions' new owners will read the records
@@ -497,14 +497,14 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         drain: Seconds = 20.0,
         transactional_id: str | None = None,
     ) -> Totals:
-        """Call ``handler(record)`` with every record, on several workers, and commit what is done and no more.
+        """Call ``handler(record)`` with every record, on several workers, and commit finished records only.
 
-        It owns the loop: it polls in time whatever handlers do, and returns after `stop` (or a signal, see
+        It owns the loop: it polls in time even if handlers are slow, and returns after `stop` (or a signal, see
         `stop_on_signals`), or when all assigned ranges are done. A record is done when its handler returned, when the
         records that the handler returned are acknowledged, or when its dead letter or retry record is. The committed
-        offset of a partition is the lowest that is not done; what is done above it travels in the commit's metadata,
-        and is not done again after a restart or a rebalance. So each record is handled at least once. It commits every
-        ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
+        offset of a partition is the lowest that is not done; the records done above it are listed in the commit's
+        metadata, and are not repeated after a restart or a rebalance. So each record is handled at least once. It
+        commits every ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
 
         Args:
             handler: a function or coroutine function that takes a record, or a list of records with ``batch``. With a
@@ -516,38 +516,38 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             executor: where handlers run: on ``"threads"`` (the default for functions) or on an event ``"loop"`` (for
                 coroutine functions; a `Consumer` has one on a thread of its own), or in ``"processes"`` (for
                 Python that computes; they import the handler's module).
-            retry: how a record is repeated whose handler raised; None: not at all.
+            retry: how a record is repeated when its handler raised; None: not at all.
             dead_letter: the topic for records whose attempts all failed. Without it the first such record ends the
                 processing; of records that a deserialiser refuses ``deserialization.errors`` decides then.
             timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
-                attempt, and a process is killed; a thread cannot be: `Context.timed_out` tells it, and the log does.
-            batch: ``(records, seconds)``: the handler gets lists of up to so many records, and waits at most so long
-                for a list to fill.
+                attempt, and a process is killed; a thread cannot be stopped: `Context.timed_out` and the log show it.
+            batch: ``(records, seconds)``: the handler gets lists of up to that many records, and a list fills for at
+                most that long.
             halve: a batch whose handler raised is split in two until the bad record is found, and the others are done.
-            batch_format: what a handler gets with ``batch``: a list of ``"records"``, or ``"arrow"``: a
+            batch_format: the form of a ``batch``: a list of ``"records"``, or ``"arrow"``: a
                 ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
-            max_records, max_bytes: the most that is read ahead: records that wait, run, and are to be repeated count
-                together. Of the records it is 1,000, at most a quarter of ``max_records``, or twice as many as the
-                workers hold where that is more. More are read while most wait for others of their keys, or for their
+            max_records, max_bytes: the most that is read ahead: waiting, running and to be repeated count together.
+                Normally 1,000 records are read ahead, at most a quarter of ``max_records``, or twice as many as the
+                workers hold if that is more. More are read while most wait for others of their keys, or for their
                 next attempt, and leave workers idle; but not with ``order="partition"``. A partition beyond its share
                 is paused.
             drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
                 ``grace`` of `stop_on_signals`.
-            transactional_id: a name that no other member of any group has, and that this one has again when it comes
-                back, such as ``"orders-worker-1"``. What handlers return, dead letters, retry records and the offsets
-                are then committed in transactions: whoever reads with isolation.level=read_committed sees the outputs
-                of each record exactly once. The consumer needs isolation.level=read_committed itself. A transaction is
-                committed every ``auto.commit.interval.ms``, or earlier when what is read ahead runs out.
+            transactional_id: a name that no other member of any group has, and that this one has again after a restart,
+                such as ``"orders-worker-1"``. What handlers return, dead letters, retry records and the offsets
+                are then committed in transactions: a consumer with isolation.level=read_committed sees the outputs of
+                each record exactly once. The consumer needs isolation.level=read_committed itself. A transaction is
+                committed every ``auto.commit.interval.ms``, or earlier when no record that was read ahead is left.
 
         Returns:
             How many records this call has done, retried and given up, how many came again that had been done before,
             and how many attempts failed.
 
         Raises:
-            Exception: what a handler raised whose record failed for good, without ``dead_letter``; what is done is
-                committed.
+            Exception: the exception of a handler whose record failed for good, without ``dead_letter``; finished
+                records are committed.
             DeadLetterError: a dead letter can never be written to its topic; the record is not done.
-            TypeError: the handler returned something else than records to send.
+            TypeError: the handler returned something other than records to send.
             MissingDependencyError: ``batch_format="arrow"``, and pyarrow is not installed.
             ProducerFencedError: another producer uses the ``transactional_id``.
             WorkerStartError: a process for handlers could not import the program or the handler's module, or one of
@@ -579,12 +579,12 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         return self._shell.process(self, settings, letter_producer, aside())
 
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:
-        """Keep account of these records, which a poll returned and which your program handles in any order.
+        """Track these records, which a poll returned and which your program handles in any order.
 
         Call it with the records of each poll, ``work.done(record)`` (on any thread) for each record that is done, and
         ``consumer.commit(work)`` now and then. It commits the lowest offset of each partition that is not done,
-        over all tracked records. Partitions that are revoked are forgotten. `process` has a loop, workers and retries
-        ready.
+        over all tracked records. Partitions that are revoked are forgotten. `process` also provides a loop, workers and
+        retries.
 
         Raises:
             ConfigError: enable.auto.commit is true: it would commit records that are not done. ForkedError.
@@ -644,18 +644,18 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             timeout: seconds for everything together, 30 by default.
             leave: whether to leave the group (KIP-1092). None: a dynamic member leaves, and a static one
                 (group.instance.id) stays a member until its session ends. True: a static member leaves, too. False:
-                the member does not tell the group, so a process that comes back soon causes one rebalance less.
+                the group is not notified, so a process that restarts soon causes one rebalance less.
         """
         self._close(timeout, processed_only=False, leave=leave)
 
     def _close(self, timeout: Seconds | None, *, processed_only: bool, leave: bool | None = None) -> None:
-        # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
+        # After fork() the sockets and the thread belong to the parent: a child must not use them.
         if not self._shell.forked:
             deadline = self._calls.closed_by(timeout)
             self._shell.close(
                 self._calls.close(deadline, processed_only=processed_only, leave=leave), deadline
             )
-        # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
+        # Only now: after Ctrl-C in the middle of close(), the finalizer still leaves the group.
         self._finalizer.detach()
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
-"""Where events enter and leave the network side of a consumer (C2). Network thread.
+"""Applies the application's events on the network side, and reports rebalances (C2). Network thread.
 
-- `ApplicationEventProcessor`: what each call of the application means here, one method for each application event.
+- `ApplicationEventProcessor`: applies the application's calls, one method for each application event.
 - `RebalanceEventHandler`: measures and logs rebalances, and shows the assignment to the application side.
 """
 
@@ -50,9 +50,9 @@ class ApplicationEventProcessor(EventProcessor):
         self._membership = membership
         self._commits = commits
         self._followed: frozenset[str] = frozenset()
-        """Topics whose partitions are assigned as they are made."""
+        """Topics whose new partitions are assigned when they are found."""
         self.keep: Callable[[int, int, Callable[[int], None]], None] = lambda now, deadline, done: done(now)
-        """Commits what is committed again."""
+        """Commits the committed offsets again."""
         self._steps |= {
             m.Subscribe: self._subscribe,
             m.Assign: self._assign,
@@ -86,14 +86,14 @@ class ApplicationEventProcessor(EventProcessor):
         self._metadata.need("subscription", frozenset())
 
     def topics_changed(self, now: int) -> None:
-        """Metadata changed: a pattern may match other topics now, a topic that is followed have other partitions.
+        """Metadata changed: a pattern may match other topics now, and a followed topic may have more partitions.
 
-        The membership looks by itself (C5).
+        The membership checks by itself (C5).
         """
         del now
         subscription = self._subscription
         if made := [p for p in self._partitions_of(self._followed) if p not in subscription.partitions]:
-            log.info("found new partitions, which are read from the beginning: %s", in_short(made))
+            log.info("found new partitions, reading them from the beginning: %s", in_short(made))
             self._add(made, _EARLIEST)
         if subscription.pattern is None or self._membership is None:
             return
@@ -109,7 +109,7 @@ class ApplicationEventProcessor(EventProcessor):
             self._have_left()
         topics = call.topics if call.topics is not None else self._topics_of(call.pattern)
         log.info(
-            "subscribes to %s",
+            "subscribed to %s",
             ", ".join(sorted(call.topics or ())) or f"the pattern {call.pattern or call.regex!r}",
         )
         subscription = self._subscription
@@ -146,7 +146,7 @@ class ApplicationEventProcessor(EventProcessor):
         self._answer(call)
 
     def _add_partitions(self, now: int, call: m.AddPartitions) -> None:
-        # While the group is left nothing of what was assigned before counts.
+        # While leaving the group, the previous assignment no longer counts.
         assigned = () if self._leaving else self._subscription.partitions
         partitions = tuple(dict.fromkeys((*assigned, *call.partitions)))
         self._assign(now, replace(call, partitions=partitions))
@@ -195,7 +195,7 @@ class ApplicationEventProcessor(EventProcessor):
         if self._is_held(call.shared_partition):
             partition = call.shared_partition.partition
             self._subscription.widen(partition, call.offset)
-            # Nobody waits for what the consumer itself asks for, to go on where the program stands.
+            # No call waits for offsets that the consumer itself looks up.
             self._subscription.position(
                 partition,
                 call.offset,
@@ -218,7 +218,10 @@ class ApplicationEventProcessor(EventProcessor):
         self._answer(call)
 
     def _is_held(self, shared_partition: SharedPartition) -> bool:
-        """Whether this assignment of a partition stands. One that is over is not moved, and nor is the next one."""
+        """Whether this assignment of a partition is the current one.
+
+        Otherwise nothing is moved, not even in the current one.
+        """
         state = self._subscription.partitions.get(shared_partition.partition)
         return state is not None and state.shared_partition is shared_partition
 
@@ -258,7 +261,7 @@ class ApplicationEventProcessor(EventProcessor):
             self._membership.rebalance(now, call.reason)
 
     def _callback_done(self, now: int, call: m.CallbackDone) -> None:
-        """The commits that were given before it, in the callback maybe, are of a member that still owns what goes."""
+        """Commits made before it, perhaps in the callback, count: the member still owned the partitions."""
         self._subscription.loss_told(call.id)
         member = self._membership
         if member is None:
@@ -268,7 +271,7 @@ class ApplicationEventProcessor(EventProcessor):
             member.callback_done(now, call.id, call.error)
 
         if call.gave_up and self._commits is not None:
-            # Who leaves does not wait for a coordinator that nobody finds.
+            # Leaving does not wait for a coordinator that cannot be found.
             stays = self.closing is None and not self._leaving
             self._commits.after(now, call.gave_up, done, patient=stays)
         else:
@@ -278,7 +281,8 @@ class ApplicationEventProcessor(EventProcessor):
 class RebalanceEventHandler(BackgroundEventHandler):
     """Measures and logs rebalances on their way to the application.
 
-    The assignment is shown before the background event that tells of it, so a callback sees what it is told about.
+    The assignment is shown before the background event about it, so a callback sees the partitions that it is
+    called for.
     """
 
     def __init__(self, shared_state: SharedState, subscription: Subscription, reaper: Reaper) -> None:
@@ -301,13 +305,13 @@ class RebalanceEventHandler(BackgroundEventHandler):
             log.info("revoking %s", in_short(event.partitions))
         elif isinstance(event, m.LosePartitions):
             log.warning(
-                "lost %s: their records after the committed offsets will be processed again",
+                "lost %s: records after their committed offsets will be processed again",
                 in_short(event.partitions),
             )
         super().__call__(event)
 
     def _finished(self, event: m.RebalanceFinished) -> m.RebalanceFinished:
-        """Count and log the rebalance, and give its times a time of day."""
+        """Count and log the rebalance, and convert its times to wall-clock time."""
         rebalance = event.rebalance
         self._shared_state.measures.group.rebalanced(rebalance)
         log.info(

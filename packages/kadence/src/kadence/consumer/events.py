@@ -1,8 +1,8 @@
-"""Everything that crosses between the application thread and the network thread, as plain data (C2).
+"""The events between the application thread and the network thread, as plain data (C2).
 
 Application events go from the application to the network thread, background events the other way. An application event
 with an ``id`` is answered by exactly one `Answer` with that id; ``deadline`` (absolute ms) is enforced on the
-network thread by the reaper, so no caller waits past it whatever the brokers do.
+network thread by the reaper, so no caller waits past it, even if no broker answers.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ApplicationEvent:
-    """A call of the application. ``id`` 0: nobody waits for an answer."""
+    """A call of the application. ``id`` 0: it waits for no answer."""
 
     id: int
     deadline: int
@@ -69,7 +69,7 @@ class ApplicationEvent:
 
     @property
     def what(self) -> str:
-        """What was asked for, in the words of an error."""
+        """The call in the words of an error."""
         return what_of(type(self))
 
 
@@ -94,11 +94,11 @@ class Unsubscribe(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class Assign(ApplicationEvent):
-    """Manual assignment: replace the set, keep the positions of what stays.
+    """Manual assignment: replace the set, keep the positions of partitions that stay.
 
     ``starts``: offset and leader epoch (None: unknown) from which some of the partitions are to be read, whatever
     position they had. ``ends``: where the ranges of some of them end (None: they have no end); others keep theirs.
-    A range that begins at the position goes on with what is buffered.
+    A range that begins at the position uses the buffered records.
     """
 
     partitions: tuple[TopicPartition, ...]
@@ -108,7 +108,7 @@ class Assign(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions(Assign):
-    """Manual assignment: read these, too. What is assigned is known on the network thread alone.
+    """Manual assignment: read these, too. Only the network thread knows the current assignment.
 
     Several tasks may add partitions at once, each with a call of its own.
     """
@@ -116,18 +116,18 @@ class AddPartitions(Assign):
 
 @dataclass(frozen=True, slots=True)
 class RemovePartitions(ApplicationEvent):
-    """Manual assignment: read these no more, and the others on."""
+    """Manual assignment: stop reading these, and keep reading the others."""
 
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class AssignTopics(ApplicationEvent):
-    """Manual assignment of all partitions of these topics, those that are made later too.
+    """Manual assignment of all partitions of these topics, including those created later.
 
     ``timestamp``: where each is read from, as `ResetPositions` has it, or ms since 1970; None: its committed offset, or
-    what auto.offset.reset says, and partitions that were assigned before go on where they are. What is made later is
-    read from its beginning.
+        the offset of auto.offset.reset; partitions that were assigned before keep their positions. Partitions created
+        later are read from their beginning.
     """
 
     topics: frozenset[str]
@@ -143,9 +143,9 @@ class Polled(ApplicationEvent):
 class Seek(ApplicationEvent):
     """Move one position. With an epoch the position is validated before it is fetched (KIP-320).
 
-    It is that of one assignment of a partition, which ``shared_partition`` belongs to. Of another one nothing is moved.
-    ``processed``: what may be committed until more is processed; None: ``offset`` itself. ``committed``: what
-    the group has committed, where that is this place.
+    It applies to one assignment of the partition, that of ``shared_partition``; on any other it has no effect.
+    ``processed``: the offset to commit until more is processed; None: ``offset`` itself. ``committed``: the group's
+        committed offset, if it is this position.
     """
 
     shared_partition: SharedPartition
@@ -157,7 +157,7 @@ class Seek(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class ResetPositions(ApplicationEvent):
-    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily: of these assignments, as `Seek`."""
+    """Seek to the beginning (timestamp −2) or end (−1) of partitions, lazily: in these assignments, as `Seek`."""
 
     shared_partitions: tuple[SharedPartition, ...]
     timestamp: int
@@ -167,14 +167,14 @@ class ResetPositions(ApplicationEvent):
 class Commit(ApplicationEvent):
     """Commit offsets.
 
-    ``retry``: somebody waits for the `Answer`; else its end is told by `CommitCompleted`. ``parting``: because
-    something ends; not worth waiting for where no broker is there. Either is repeated on retriable errors until the
-    deadline; a commit that is neither is tried once. ``lost``: partitions that were lost, of which no poll has told the
-    application yet: they are refused, though they may have been assigned anew (C12). ``known``: the assignment that the
-    program knows, where it named the offsets: of another assignment of a partition they are refused, too.
-    ``read_under``: of offsets that follow from what was read, the fetch epoch of that. They count only while reading
-    has gone on since (C19): where the program, a reset, a truncation or a topic made anew has begun another stretch,
-    the offset is left out without an error, and the end of the commit does not name it.
+    ``retry``: the call waits for the `Answer`; otherwise `CommitCompleted` reports the end. ``parting``: the commit
+        comes before leaving or closing, and is not worth waiting for when no broker can be reached. Both kinds are
+        repeated on retriable errors until the deadline; any other commit is tried once. ``lost``: lost partitions that
+        no poll has reported yet: they are refused, even if they have been assigned again (C12). ``known``: the
+        assignment that the program knows, if it named the offsets: offsets of any other assignment are refused, too.
+        ``read_under``: for offsets that follow from returned records, the fetch epoch of these. Such offsets count only
+        while reading has gone on since (C19): after a seek, a reset, a truncation or a recreated topic the offset is
+        left out without an error, and the end of the commit does not name it.
     """
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -196,7 +196,7 @@ class Commit(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class KeepCommitted(ApplicationEvent):
-    """Commit what is committed for the assigned partitions again, unchanged: the group is about to be left."""
+    """Commit the committed offsets of the assigned partitions again, unchanged, before leaving the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,14 +237,14 @@ class TopicMetadata(ApplicationEvent):
 
 @dataclass(frozen=True, slots=True)
 class ReadFromStart(ApplicationEvent):
-    """Read these topics from their beginnings wherever ``auto.offset.reset`` would be asked, for good."""
+    """From now on read these topics from their beginnings wherever ``auto.offset.reset`` would apply."""
 
     topics: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
 class RefreshMetadata(ApplicationEvent):
-    """Ask for metadata: what is known of a topic may be old."""
+    """Request metadata: the known metadata of a topic may be old."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +258,8 @@ class EnforceRebalance(ApplicationEvent):
 class CallbackDone(ApplicationEvent):
     """The application ran the callback of the background event with this ``id``. ``error``: its text when it raised.
 
-    Sent whatever the callback raised, else the reconciliation would stand for ever. ``gave_up``: what it let go of, if
-    the background event was `RevokePartitions`.
+    Sent even if the callback raised, else the reconciliation would never end. ``gave_up``: the partitions that it gave
+    up, if the background event was `RevokePartitions`.
     """
 
     error: str | None
@@ -267,7 +267,7 @@ class CallbackDone(ApplicationEvent):
 
     @property
     def is_answered(self) -> bool:
-        # Its id is that of the step which it ends.
+        # Its id is that of the step that it ends.
         return False
 
 
@@ -275,8 +275,8 @@ class CallbackDone(ApplicationEvent):
 class Close(ApplicationEvent):
     """Leave the group, finish what is in flight, stop the thread, all before the deadline.
 
-    ``leave``: tell the broker so for good, or not at all (KIP-1092); None: dynamic members do, of static ones the
-    place is kept.
+    ``leave``: whether to leave the group for good (KIP-1092); None: dynamic members leave, and static members keep
+        their place.
     """
 
     leave: bool | None
@@ -302,12 +302,12 @@ _NAMED: Final = 5
 
 
 def what_of(kind: type[ApplicationEvent]) -> str:
-    """What calls of this kind ask for, in the words of an error."""
+    """Calls of this kind in the words of an error."""
     return _CALLS.get(kind, kind.__name__)
 
 
 def _about(kind: type[ApplicationEvent], topics: Iterable[str]) -> str:
-    """`what_of` a call that is about these topics."""
+    """As `what_of`, for a call about these topics."""
     names = sorted(set(topics))
     if not names:
         return what_of(kind)
@@ -325,7 +325,7 @@ class BackgroundEvent:
 
 
 AddBackgroundEvent = Callable[[BackgroundEvent], None]
-"""Where a manager puts background events for the application."""
+"""Takes background events from managers, for the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,12 +351,12 @@ class CallbackNeeded(BackgroundEvent):
 
 @dataclass(frozen=True, slots=True)
 class RevokePartitions(CallbackNeeded):
-    """Give these up gracefully; they are still ours, so a commit works."""
+    """Give these up gracefully; the member still owns them, so a commit works."""
 
 
 @dataclass(frozen=True, slots=True)
 class AssignPartitions(CallbackNeeded):
-    """These are new (may be empty). With a listener they are fetched once the answer is there.
+    """These are new (may be empty). With a listener they are fetched once the answer has come.
 
     ``shared_partitions``: this assignment of each, which the application knows from now on. ``finished``: the rebalance
     that ends with it. One event has both, so the assignment, the identity and the history that the application is shown
@@ -369,10 +369,10 @@ class AssignPartitions(CallbackNeeded):
 
 @dataclass(frozen=True, slots=True)
 class LosePartitions(CallbackNeeded):
-    """These are no longer ours: session, generation or poll interval lost.
+    """The member no longer owns these: session, generation or poll interval lost.
 
-    ``instead_of``: the callbacks that were asked for before and whose end was not heard of, each with the partitions
-    that it revokes. One that has not begun never begins; what one that has begun revokes is not told again (B11).
+    ``instead_of``: callbacks requested earlier whose end was not reported, each with the partitions that it revokes.
+        One that has not begun never begins; partitions that a running one revokes are not reported again (B11).
     """
 
     instead_of: Mapping[int, tuple[TopicPartition, ...]] = field(default_factory=dict)
@@ -408,7 +408,7 @@ class Rebalance:
     removed: tuple[TopicPartition, ...]
 
     _wall_offset_ms: int = field(default=0, repr=False, compare=False)
-    """What makes ms since 1970 of the monotonic times; by the clocks as they stood when it was told."""
+    """Converts the monotonic times to ms since 1970; from both clocks at the time of the report."""
 
     @property
     def started_at(self) -> datetime:
@@ -426,7 +426,7 @@ class Rebalance:
         return (self.ended_monotonic_ms - self.started_monotonic_ms) / 1_000
 
     def by_wall_clock(self, offset_ms: int) -> Rebalance:
-        """The same, with what makes ms since 1970 of its times."""
+        """The same, with the offset that converts its times to ms since 1970."""
         return replace(self, _wall_offset_ms=offset_ms)
 
 
@@ -443,7 +443,7 @@ class RebalanceFinished(BackgroundEvent):
 
 @dataclass(frozen=True, slots=True)
 class RebalanceFailed(BackgroundEvent):
-    """A rebalance that had begun ended with the loss of the identity. Only measured: another one follows."""
+    """A rebalance ended with the loss of the identity. Only measured: another one follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,9 +455,9 @@ class IdentityChanged(BackgroundEvent):
 
 @dataclass(frozen=True, slots=True)
 class Stalled(BackgroundEvent):
-    """Nothing was polled for a set share of the processing timeout, or for all of it (B4). Told once each.
+    """Nothing was polled for a set share of the processing timeout, or for all of it (B4). Each is reported once.
 
-    Times are monotonic ms. ``since``: the last sign of progress. ``left``: the group is left because of it.
+    Times are monotonic ms. ``since``: the last sign of progress. ``left``: the member leaves the group because of it.
     """
 
     since: int
@@ -473,7 +473,7 @@ class Failed(BackgroundEvent):
     With ``partition`` it is about the position that this partition has under ``fetch_epoch``: every poll raises it,
     once the records that were fetched before are returned, until a seek or another assignment makes it void.
 
-    ``gave_up``: the member tries to join again when the application polls on after the poll that raises this.
+    ``gave_up``: the member tries to join again when the application polls again after the poll that raises this.
     """
 
     error: Exception

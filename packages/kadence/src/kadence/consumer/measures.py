@@ -1,7 +1,7 @@
-"""What a consumer measures, for `Consumer.metrics`. Every part has one writer; anybody may read.
+"""The measurements of a consumer, for `Consumer.metrics`. Every part has one writer; any thread may read.
 
 The application side pays for no record and next to nothing for a poll: it adds to `Tally` objects and cuts their
-samples once per window (`PollMeasures.mark`). The network side records requests as they end, whatever manager asked.
+samples once per window (`PollMeasures.mark`). The network side records requests of all managers as they end.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ __all__ = [
 _FETCH, _COMMIT, _JOIN, _HEARTBEAT, _SYNC, _GROUP_HEARTBEAT = 1, 8, 11, 12, 14, 68
 
 _MAX_CAUSES: Final = 32
-"""Different causes of rebalances that are told apart; the rest is one."""
+"""How many causes of rebalances are counted separately; the rest are counted as one."""
 
 
 class TopicPollMeasures:
-    """What poll() returned of one topic, or made way for: whole fetches are counted when the last byte is done with."""
+    """Records of one topic returned by poll(), and its fetches: each is counted when its last byte is released."""
 
     __slots__ = ("bytes", "records")
 
@@ -51,16 +51,16 @@ class TopicPollMeasures:
 
 
 class PollMeasures:
-    """Of polls and what they returned. Application thread.
+    """Measurements of polls and their records. Application thread.
 
     Attributes:
         polls: count of polls; high: the longest time (ms) between the beginnings of two.
         gap: how long (ms) after the one before it the latest poll began.
-        idle: of each poll, the share of the time since the one before that was spent inside poll.
-        ends_at: when the present samples are complete.
+        idle: for each poll, the share of the time since the previous one that was spent inside poll.
+        ends_at: when the current samples are complete.
         commit_sync_ms, committed_ms: time spent waiting in those calls.
         assigned, revoked, lost: ms that each callback of the listener took.
-        unpackings: how many batches were decompressed. unpacked_bytes: what they became.
+        unpackings: how many batches were decompressed. unpacked_bytes: their decompressed size.
         most_held, exceeded: of buffer.memory, when a batch was decompressed; see `Books`.
     """
 
@@ -103,13 +103,13 @@ class PollMeasures:
         polls.last = now
 
     def waited(self, now: int) -> None:
-        """The poll that began last could wait, and is over. One that cannot wait is not idle at all."""
+        """A poll that could wait is over. One that cannot wait has no idle time."""
         inside = now - self.polls.last
         if inside:
             self.idle.total += inside / (inside + self.gap)
 
     def unpacked(self, count: int, size: int) -> None:
-        """So many batches were decompressed, to so many bytes in all."""
+        """Count decompressed batches, and their decompressed bytes."""
         self.unpackings += count
         self.unpacked_bytes += size
 
@@ -136,7 +136,7 @@ class PollMeasures:
 
 
 class TopicFetches:
-    """Of each fetch response, its part of one topic: bytes as they came, records as batches announce them."""
+    """One topic's share of each fetch response: bytes as received, records as announced by the batches."""
 
     __slots__ = ("bytes", "records")
 
@@ -146,7 +146,7 @@ class TopicFetches:
 
 
 class Fetches:
-    """Of fetch responses. Network thread.
+    """Measurements of fetch responses. Network thread.
 
     Attributes:
         lags, leads: the greatest lag and the least lead of any partition, of each response.
@@ -159,13 +159,13 @@ class Fetches:
         self.lags = Meter()
         self.leads = Meter()
         self.topics: Layered[str, TopicFetches] = Layered()
-        # Of the responses that are counted next; -1: nothing yet.
+        # For the responses counted next; -1: nothing yet.
         self._lag = self._lead = -1
 
     def count(self, now: int, responses: Sequence[Mapping[str, tuple[int, int]]]) -> None:
-        """Count responses at once: of each that brought some the bytes and records by topic.
+        """Count responses together: bytes and records by topic of each response with data.
 
-        What was `heard` is of all of them.
+        The values passed to `heard` are of all of them.
         """
         if self._lag >= 0:
             self.lags.record(now, self._lag)
@@ -192,7 +192,7 @@ class Fetches:
         _record(now, sums, self.bytes, self.records)
 
     def heard(self, now: int, shared_partition: SharedPartition, end: int, start: int) -> None:
-        """A response told where a partition's log ends (as far as we may read) and begins."""
+        """A response reported the end of a partition's log (as far as it may be read) and its start."""
         at = shared_partition.current()
         if at is None:
             return
@@ -212,13 +212,13 @@ def _record(now: int, sizes: Iterable[tuple[int, int]], of_bytes: Meter, of_reco
 
 
 class Group:
-    """Of the membership. Network thread. Meters take ms from request to answer.
+    """Measurements of the membership. Network thread. Meters take ms from request to response.
 
     Attributes:
         heartbeat_sent_at: when the last one was handed to the network; -1 before the first.
-        alive_until: tells when (ms) the group removes this member unless a heartbeat is answered before.
+        alive_until: returns when (ms) the group removes this member unless a heartbeat is answered before.
         rebalances: ms each took. failed: how many ended with the loss of the identity. last_at: when one ended.
-        causes: how many rebalances had which cause.
+        causes: the number of rebalances of each cause.
     """
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class Group:
     def rebalanced(self, rebalance: Rebalance) -> None:
         now = self.last_at = rebalance.ended_monotonic_ms
         self.rebalances.record(now, now - rebalance.started_monotonic_ms)
-        # What follows the colon is different each time.
+        # The text after the colon is different each time.
         cause = rebalance.cause.partition(": ")[0] or "unknown"
         if cause not in self.causes and len(self.causes) >= _MAX_CAUSES:
             cause = "other"
@@ -244,7 +244,7 @@ class Group:
 
 
 class RequestMeasures:
-    """Of requests, whatever manager asked: ms from request to answer, by what it is. Network thread."""
+    """Measurements of the requests of all managers: ms from request to response, by kind. Network thread."""
 
     def __init__(self, fetch_ms: Meter, throttle_ms: Meter, group: Group) -> None:
         self._throttle_ms = throttle_ms
@@ -283,19 +283,19 @@ class Queue:
         self._put_at.append(now)
 
     def taken(self, now: int, done_at: int) -> None:
-        """All that had been put was taken at ``now`` and was done with at ``done_at``."""
+        """All queued items were taken at ``now`` and processed by ``done_at``."""
         for _ in range(len(self._put_at)):
             self.waits.record(now, max(0, now - self._put_at.popleft()))
         self.works.record(now, done_at - now)
 
 
 class Books(Protocol):
-    """Of buffer.memory, as far as the network thread looked at it. Network thread.
+    """Measurements of buffer.memory by the network thread. Network thread.
 
     Attributes:
         most_held: the most bytes that were held at once. exceeded: how often more than the cap, where `PollMeasures`
             did not count it.
-        oversized: answers that brought more than was reserved for them.
+        oversized: responses that were larger than their reservation.
     """
 
     most_held: int
@@ -310,13 +310,13 @@ class _NoBooks:
 
 
 class ClientMeasures:
-    """Of a client, whatever it reads: `Measures` adds a consumer's own. A share consumer has others.
+    """Measurements of any client: `Measures` adds a consumer's own. A share consumer has others.
 
     Attributes:
         application_events, background_events: the two directions of the shared state.
         network: connections and what they carry (network).
-        turns: ms between the beginnings of two turns of the network thread. turned_at: when the present one began.
-        expired: calls that were not done in time.
+        turns: ms between the beginnings of two turns of the network thread. turned_at: when the current one began.
+            expired: calls that did not finish in time.
     """
 
     def __init__(self) -> None:
@@ -339,7 +339,7 @@ class Measures(ClientMeasures):
 
     Attributes:
         poll_measures: application thread. fetches, group, fetch_ms, requests: network thread.
-        held_bytes: reads what fetched bytes take, on any thread. books: of buffer.memory.
+        held_bytes: returns the bytes of fetched data, on any thread. books: of buffer.memory.
     """
 
     def __init__(self) -> None:

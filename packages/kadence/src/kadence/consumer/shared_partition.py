@@ -1,12 +1,12 @@
-"""What both threads must know of each assigned partition; each field has one writer (C1).
+"""The state of each assigned partition that both threads share; each field has one writer (C1).
 
-A *fetch epoch* numbers a stretch of reading without a jump. Seek, reset, revocation and unassignment start a new
-one; bytes are stamped with the fetch epoch they were fetched under, and bytes of an old fetch epoch are dropped when
-they would be handed out. So nothing has to be cancelled, and no lock is needed.
+A *fetch epoch* numbers a stretch of continuous reading. Seek, reset, revocation and unassignment start a new one; bytes
+are stamped with the fetch epoch they were fetched under, and bytes of an old fetch epoch are dropped before they would
+be returned. So nothing has to be cancelled, and no lock is needed.
 
-It also says why the partition is not being fetched: one reason at a time, and for how long. The network thread writes
-the reason into the shared partition whenever it changes, so it costs nothing per record and reading it takes no
-request. With other clients one has to guess the reason from the logs of several threads.
+It also contains the reason why the partition is not being fetched: one at a time, with its duration. The network thread
+writes the reason into the shared partition whenever it changes, so it costs nothing per record and reading it takes no
+request. With other clients the reason must be guessed from the logs of several threads.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class NotFetchedReason(enum.Enum):
     RANGE_FETCHED = "all of its range is fetched"
     MEMORY = "buffer.memory is used up: the application has to poll"
     AWAITING_TURN = "its broker is busy with a fetch of other partitions that is about to end"
-    AWAITING_ASSIGNED_CALLBACK = "the application was not told of it yet: it has to poll"
+    AWAITING_ASSIGNED_CALLBACK = "the application has not seen it yet: it has to poll"
     REVOKING = "it is being revoked: the application has to poll"
     AWAITING_COMMITTED_OFFSET = "its committed offset is being looked up"
     AWAITING_RESET = "the offset to start from is being looked up"
@@ -85,7 +85,7 @@ _APPLICATION: Final = frozenset(
 
 
 class Unfetched(NamedTuple):
-    """What a shared partition says of it. ``since``: monotonic ms, below 0 when nobody has looked yet."""
+    """The reason in a shared partition. ``since``: monotonic ms, below 0 when not checked yet."""
 
     reason: NotFetchedReason
     since: int
@@ -109,45 +109,45 @@ class NotFetched(NamedTuple):
         return f"{self.reason.value}{more}, for {self.since:.1f} s"
 
 
-_BY_WORK: Final = "process() has enough of it"
+_BY_WORK: Final = "process() has read enough of it ahead"
 
 _NEW: Final = Unfetched(NotFetchedReason.AWAITING_COMMITTED_OFFSET, -1, "")
 
 _OPEN_MS: Final = 5_000
-"""A transaction that is open for so long counts as a reason. Others come and go all the time, and hold nobody up."""
+"""A transaction that is open for this long (ms) counts as a reason. Shorter ones are normal, and hold up no reader."""
 
 
 class Start(NamedTuple):
-    """A place that ``auto.offset.reset`` chose. ``number``: of all such choices of the consumer, from 1 on."""
+    """An offset chosen by ``auto.offset.reset``. ``number``: counts all such choices of the consumer, from 1."""
 
     number: int
     offset: int
 
 
 class Origin(NamedTuple):
-    """Where a fetch epoch starts to read. Replaced as one value, so its parts never mix."""
+    """The start of a fetch epoch. Replaced as one value, so its parts are always consistent."""
 
     fetch_epoch: int
     offset: int
     leader_epoch: int | None
     processed: tuple[int, int | None] | None = None
-    """Offset and epoch up to which all was processed when a fetch epoch began in the midst of reading, if less."""
+    """Offset and epoch up to which all was processed when a fetch epoch began during reading, if lower."""
     continued: int = -1
-    """The fetch epoch before it, where it began in the midst of reading."""
+    """The previous fetch epoch, if this one began during reading."""
     topic_id: bytes = ZERO_UUID
-    """Of the topic that the offset is of; zero while it is not known. One of the same name made later has another."""
+    """The id of the offset's topic; zero while unknown. A recreated topic of the same name has another id."""
     committed: OffsetAndMetadata | None = None
-    """What the group had committed, where that is the place to begin; None: a policy or the program chose it."""
+    """The group's committed offset, if reading starts there; None: a policy or the program chose the start."""
     is_by_policy: bool = False
     """Whether ``auto.offset.reset`` chose it."""
     start: Start | None = None
-    """Where ``auto.offset.reset`` had reading begin that has come here without a jump of the program."""
+    """The start chosen by ``auto.offset.reset``, if the program has not moved the position since."""
 
 
 class Unstable(NamedTuple):
-    """A partition of which read_committed gives nothing from the last stable offset on, though there is more.
+    """A partition of which read_committed returns nothing after the last stable offset, although there is more.
 
-    ``since``: the time (ms) from which on that offset has stood still.
+    ``since``: the time (ms) since when that offset has not moved.
     """
 
     offset: int
@@ -155,9 +155,9 @@ class Unstable(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """Polls that raised because of what comes next of a partition.
+    """Polls that raised because of a partition's next record.
 
-    ``position``: where it stood. ``offset``: the record's. ``since``: when (ms) the first of them raised.
+    ``position``: the partition's. ``offset``: the record's. ``since``: when (ms) the first of them raised.
     """
 
     position: int
@@ -171,23 +171,22 @@ class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the position
-    is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch
-    epoch since which reading has only gone on: offsets that follow from what was read since then count), ``end`` (the
-    offset at which the range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer
-    handed out), ``held`` (its assigned callback has not run: not handed out yet), ``unfetched`` (why it is not being
-    fetched; None: it is), ``unstable`` (with read_committed, while a transaction is open before the end of the log),
-    ``lags`` and ``leads`` (from the log's ends in answers), ``preferred_replica`` (None: the leader), ``is_gone``
-    (whether metadata has no such topic).
-    Written by whoever reads an answer, which are read one after the other: ``high_watermark``, ``last_stable_offset``,
-    ``log_start``.
-    Written by whoever calls `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms).
-    Written by the application thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded``
-    (records decoded ahead; under the present fetch epoch the position is its index), ``processed`` = (fetch epoch,
-    offset, epoch) as far as is known to be processed apart from what ``decoded`` says, ``raised`` (the latest polls
-    that raised because of it), ``drained_bytes`` (total of bytes handed out or dropped, ever).
-    ``told_bytes``: the mark of which the network thread was told that it was reached.
-    Written by the network thread, about what the application drains: ``wake_bytes``, the mark at which it wants to know
-    that ``drained_bytes`` has come so far.
+    is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch epoch
+    since which reading was continuous: offsets of records read since then count), ``end`` (the offset at which the
+    range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer returned), ``held``
+    (its assigned callback has not run: not returned yet), ``unfetched`` (why it is not being fetched; None: it is),
+    ``unstable`` (with read_committed, while a transaction is open before the end of the log), ``lags`` and ``leads``
+    (from the log's ends in answers), ``preferred_replica`` (None: the leader), ``is_gone`` (whether metadata has no
+    such topic). Written by the thread that reads a response; responses are read one after the other:
+    ``high_watermark``, ``last_stable_offset``, ``log_start``. Written by callers of `pause` and `resume`:
+    ``paused``, ``paused_at`` (since when, monotonic ms). Written by the application thread: ``work_paused`` and
+    ``work_paused_at`` (the same, of `process`), ``decoded`` (records decoded ahead; under the present fetch epoch the
+    position is its index), ``processed`` = (fetch epoch, offset, epoch) up to which records are known to be processed,
+    apart from ``decoded``, ``raised`` (the latest polls that raised because of it), ``drained_bytes`` (total of bytes
+    returned or dropped, ever).
+    ``told_bytes``: the mark for which the network thread was last woken.
+    Written by the network thread, for the application: ``wake_bytes``, the value of ``drained_bytes`` at which it wants
+    to be woken.
     """
 
     __slots__ = (
@@ -237,20 +236,20 @@ class SharedPartition(DeliveryState):
         self.told_bytes = -1
 
     def lag(self, *, read_committed: bool) -> int | None:
-        """How many offsets lie from the position to the end, as brokers told it last; None: one is not known yet."""
+        """How many offsets lie from the position to the end, as brokers last reported it; None: not known yet."""
         end = end_offset(self.high_watermark, self.last_stable_offset, read_committed=read_committed)
         at = self.current()
         return lag(end, None if at is None else at.offset)
 
     def why_unplaced(self) -> str:
-        """Why there is no position yet, in words."""
+        """A text why there is no position yet."""
         unfetched = self.unfetched or _NEW
         return unfetched.reason.value + (f" ({unfetched.detail})" if unfetched.detail else "")
 
     def why(self, now: int) -> Unfetched | None:
-        """Why nothing of it is read now, from what both sides know."""
+        """Why nothing of it is being read, from both sides' state."""
         if self.is_paused and not (self.held or self.revoking):
-            # The network side hears of a pause with its next turn only.
+            # The network side notices a pause only in its next turn.
             if self.paused:
                 return Unfetched(NotFetchedReason.PAUSED, self.paused_at, "")
             return Unfetched(NotFetchedReason.PAUSED, self.work_paused_at, _BY_WORK)
@@ -270,16 +269,16 @@ class SharedPartition(DeliveryState):
 
     @property
     def gives_nothing(self) -> bool:
-        """What is buffered of it is not handed out now: not before a resume, a callback, or another range."""
+        """Buffered records of it are not returned now: not before a resume, a callback, or another range."""
         return self.is_paused or self.revoking or self.held or self.is_finished
 
     @property
     def is_paused(self) -> bool:
-        """Whether the application has paused it, or `process` has: it is read where neither has."""
+        """Whether the application or `process` has paused it."""
         return self.paused or self.work_paused
 
     def note_raised(self, error: KafkaError, now: int) -> None:
-        """This poll raises for what comes next; how often that was so in a row is noted with it."""
+        """This poll raises for the next record; counts how often in a row."""
         at, before = self.current(), self.raises()
         if at is None:
             return
@@ -300,7 +299,7 @@ class SharedPartition(DeliveryState):
         return raised
 
     def _held_up(self, now: int) -> Unfetched | None:
-        """By an open transaction. It is asked for then, and the answers bring nothing."""
+        """Whether an open transaction holds it up. It is being fetched then, but responses have no records."""
         unstable, at = self.unstable, self.current()
         if unstable is None or at is None or at.offset < unstable.offset or now - unstable.since < _OPEN_MS:
             return None
@@ -332,9 +331,9 @@ class SharedPartition(DeliveryState):
         return position if position is not None and position.fetch_epoch == origin.fetch_epoch else origin
 
     def read_under(self) -> int | None:
-        """The fetch epoch under which what polls returned of it counts: the present one, in the same topic.
+        """The fetch epoch under which its returned records count: the current one, in the same topic.
 
-        None: they have returned nothing.
+        None: polls have returned nothing.
         """
         decoded = self.decoded
         at = self._position if decoded is None else decoded
@@ -343,9 +342,9 @@ class SharedPartition(DeliveryState):
         return at.fetch_epoch if at.fetch_epoch < self.topic_since else self.fetch_epoch
 
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
-        """The application says that everything below ``offset`` is processed; never takes back what is."""
+        """The application says that everything below ``offset`` is processed; never moves back."""
         processed = self.processed_position()
-        # Mostly a later poll has said so before its commit ends.
+        # Usually a later poll has marked it before its commit ends.
         if processed is None or processed.offset >= offset:
             return
         current = self.current()
@@ -353,12 +352,12 @@ class SharedPartition(DeliveryState):
             self.processed = Origin(current.fetch_epoch, offset, leader_epoch)
 
     def processed_position(self) -> Origin | None:
-        """What may be committed without the risk of a loss: at least once (D1)."""
+        """The offset that may be committed without the risk of a loss: at least once (D1)."""
         origin, processed, decoded = self.origin, self.processed, self.decoded
         if origin is None:
             return None
         if processed is not None and processed.fetch_epoch != origin.fetch_epoch:
-            # A poll that began while the fetch epoch changed has marked this under the one before.
+            # A poll that began while the fetch epoch changed has marked this under the previous one.
             is_later = (
                 processed.fetch_epoch == origin.continued
                 and origin.processed is not None

@@ -1,15 +1,16 @@
-"""What both threads of a consumer use: the client state, and fetched bytes on their way (C1, C2, C6).
+"""State shared by both threads of a consumer: the client state, and fetched bytes (C1, C2, C6).
 
-All that comes of a fetch is `CompletedFetch`, one for each partition with records in an answer. An answer comes one of
-two ways. Mostly the network thread decodes it, and `fetch.manager.answers` says what it means. Where a session goes on
-by itself, the compiled poller passes small plain answers on without the interpreter, wakes the application, and sends
-the fetch that follows (`kadence.net`, following.h). `SessionFollow` reads such an answer once, on whichever thread
-takes it first. Either way a `CompletedFetch` reads what its batches say by their headers, and the network thread counts
-that (`FetchAnswers`): before it puts it into `SharedState.completed_fetches`, or of a session that goes on by itself
-when it comes by.
+A fetch results in one `CompletedFetch` for each partition with records in its response. A response takes one of two
+ways. Usually the network thread decodes it, and `fetch.manager.answers` evaluates it. When the compiled poller
+continues a session by itself, it passes small plain responses on without the interpreter, wakes the application, and
+sends the next fetch (`kadence.net`, following.h). `SessionFollow` reads such a response once, on the thread that takes
+it first. Either way a `CompletedFetch` reads its batches' headers, and the network thread counts the result
+(`FetchAnswers`): before it puts it into `SharedState.completed_fetches`, or in its next turn if the poller continued
+the session.
 
-The bytes lie in the arena of their answer, or they are a copy. The compiled poller copies what it passes on. The
-application copies what paused partitions leave of an arena, where they keep much more memory of it than their own size.
+The bytes are in the arena of their response, or they are a copy. The compiled poller copies the bytes that it passes
+on. The application copies the bytes of paused partitions out of an arena when they keep much more memory of it than
+their own size.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ __all__ = [
 
 
 class CompletedFetch:
-    """Whole batches of one partition in one answer, still framed.
+    """Whole batches of one partition in one response, still framed.
 
     Args:
-        records: as they came; a batch that is cut off at their end is left out.
+        records: as received; an incomplete batch at the end is left out.
 
     Attributes:
-        shared_partition: whose they are. fetch_epoch, offset: the stretch of reading (see `SharedPartition`) and the
-            offset that they were asked for.
-        next_offset: the offset behind them; ``offset``: their headers do not say it. count: how many records they
-            announce.
-        data: the batches. arena: their loan, released by whoever is done with them.
+        shared_partition: their partition. fetch_epoch, offset: the stretch of reading (see `SharedPartition`) and the
+            offset of the request.
+        next_offset: the offset after them, or ``offset`` if their headers do not contain it. count: how many records
+            the headers announce.
+        data: the batches. arena: their loan, released by their last user.
         aborted: (producer id, first offset) of aborted transactions, for read_committed; None: all records count.
     """
 
@@ -82,15 +83,15 @@ class CompletedFetch:
 
 
 _OBJECTS: Final = 256
-"""About what the objects take that belong to one copy."""
+"""The approximate size of the objects that belong to one copy."""
 
 
 class Copies:
     """All copies of one consumer. Each number has one writer.
 
     Attributes:
-        arrived: bytes of copies that the poller made, ever, as far as they are counted (network). copied: of those that
-            the application made, ever. released: bytes that were given back, ever (application).
+        arrived: bytes of copies made by the poller, ever, as far as counted (network). copied: of those made by the
+            application, ever. released: bytes released, ever (application).
     """
 
     __slots__ = ("arrived", "copied", "released")
@@ -101,11 +102,11 @@ class Copies:
     @property
     def held(self) -> int:
         """Bytes that copies take. Any thread."""
-        # What arrived may be given back before it is counted.
+        # Copies from the poller may be released before they are counted.
         return max(self.arrived + self.copied - self.released, 0)
 
     def count_arrived(self, sizes: Collection[int]) -> None:
-        """Copies of such sizes went to the application by `SessionFollow`. Network thread."""
+        """`SessionFollow` passed copies of these sizes to the application. Network thread."""
         self.arrived += _taken(sizes)
 
     def copy(self, data: memoryview | bytes) -> tuple[bytes, Loan]:
@@ -116,7 +117,7 @@ class Copies:
 
 
 class _Copy:
-    """The loan of one copy. The application gives it back."""
+    """The loan of one copy. The application releases it."""
 
     __slots__ = ("_copies", "size")
 
@@ -127,14 +128,14 @@ class _Copy:
         self.size = size + _OBJECTS
 
     def retain(self) -> None:
-        raise NotImplementedError("nobody shares a copy")
+        raise NotImplementedError("a copy has one holder")
 
     def release(self) -> None:
         self._copies.released += self.size
 
 
 def frees(sizes: Collection[int], arena: Loan) -> bool:
-    """Whether copies of all parts of an arena take at most half as much as it does."""
+    """Whether copies of all parts of an arena take at most half of its size."""
     return 2 * _taken(sizes) <= arena.size
 
 
@@ -143,30 +144,29 @@ def _taken(sizes: Collection[int]) -> int:
 
 
 class Wanted(NamedTuple):
-    """What a fetch asks of one partition."""
+    """A fetch's request for one partition."""
 
     fetch_epoch: int
-    """The stretch of reading that it is asked for; the broker is not told."""
+    """The stretch of reading; not part of the request."""
     offset: int
     leader_epoch: int
     """−1: not known."""
     topic_id: bytes
     max_bytes: int
     last_epoch: int = -1
-    """Leader epoch of the last record before ``offset``; the broker tells when its log parted before it (KIP-320)."""
+    """Leader epoch of the last record before ``offset``; the broker reports if its log diverged before it (KIP-320)."""
 
 
 class SessionFollow:
-    """One fetch of a session, and those that follow it by themselves.
+    """One fetch of a session, and those that the poller sends after it.
 
     Args:
-        table: of each partition of the session what the poller needs. asked: what the fetch asked for. names: the
-            topics of the ids in it. shared: its partitions. room: how many bytes may come before the network thread
-            counts them.
+        table: the poller's data of each partition of the session. asked: the fetch's partitions. names: the topics of
+            the ids in it. shared: its partitions. room: how many bytes may come before the network thread counts them.
 
     Attributes:
-        asked: what the next answer that is read was asked for; None: one before it did not fit, so none is read any
-            more. Replaced by whoever takes the answer out.
+        asked: the request of the next response to be read; None: an earlier response did not match, so no more are
+            read. Replaced by the thread that takes the response out.
     """
 
     __slots__ = ("_copies", "_names", "_shared", "asked", "room", "table")
@@ -183,7 +183,7 @@ class SessionFollow:
         self.table = table
         self.asked: dict[TopicPartition, Wanted] | None = asked
         self._names = names
-        # Plain tuples find what a TopicPartition is the key of, without the call that makes one.
+        # Plain tuples find the keys of type TopicPartition, without a call to create one.
         self._shared: Mapping[Any, SharedPartition] = shared
         self._copies = copies
         self.room = room
@@ -191,10 +191,11 @@ class SessionFollow:
     def read(
         self, parts: list[Part]
     ) -> tuple[list[CompletedFetch] | None, dict[TopicPartition, Wanted] | None]:
-        """What the next answer brought, and ``asked`` after it; two times None: it does not fit. Any thread.
+        """The data of the next response, and ``asked`` after it; (None, None): it does not match. Any thread.
 
-        An answer that does not fit to what was asked for is neither taken nor counted, nor are those after it, and the
-        network thread ends the connection. Nothing that this reads changes before the network thread has counted it.
+        A response that does not match its request is neither taken nor counted, nor are those after it, and the network
+        thread ends the connection. The state read here does not change before the network thread has counted the
+        response.
         """
         if self.asked is None:
             return None, None
@@ -214,7 +215,7 @@ class SessionFollow:
             fetched = CompletedFetch(shared_partition, wanted.fetch_epoch, wanted.offset, records, loan)
             if fetched.next_offset == fetched.offset or fetched.data is not records:
                 return None, None
-            # As `_replace` does it, but without three calls for each record that is awaited.
+            # As `_replace` does it, but without three calls for each awaited record.
             fetch_epoch, _, leader_epoch, *rest = wanted
             asked[partition] = tuple.__new__(Wanted, (fetch_epoch, fetched.next_offset, leader_epoch, *rest))
             fetches.append(fetched)
@@ -222,27 +223,27 @@ class SessionFollow:
 
 
 class SharedState(ClientState):
-    """The whole shared state of one consumer: the client state, and what is fetched. Every attribute names its writer.
+    """The whole shared state of one consumer: the client state, and fetched data. Every attribute names its writer.
 
     Attributes:
-        completed_fetches: network → application; they raise the attention and the signal, too. arrivals: see there;
+        completed_fetches: network → application; they also raise the attention and the signal. arrivals: see there;
             None: all records come by `put`.
-        shared_partitions: of each partition that is assigned, replaced as a whole (network). Polls may not have told
-            the application of all of them: it is shown `KnownAssignment.partitions` as its assignment.
+        shared_partitions: those of the assigned partitions, replaced as a whole (network). The application may not have
+            seen all of them yet: its view is `KnownAssignment.partitions`.
         missing: topics that the application reads and the cluster does not have, or does not show (network).
-        topics: what is subscribed to by name, or matches a pattern that is matched here (network).
-        starts: how many places ``auto.offset.reset`` has chosen (network).
+        topics: topics subscribed to by name, or matching a pattern of the client (network).
+        starts: how many offsets ``auto.offset.reset`` has chosen (network).
         changed: shared partitions that the network thread is to look at again: paused, resumed, drained to a mark
             (application).
-        wake_held: a fetch waits for memory: when no more than this is taken (`fetched_bytes`) the network thread wants
-            to know; -1: none waits. The network thread sets it, the application takes it away when it tells.
+        wake_held: a fetch waits for memory: the network thread wants to be woken when `fetched_bytes` is no more than
+            this; -1: none waits. The network thread sets it, the application clears it when it wakes the thread.
         moves: how many positions were ever set (network).
-        decompressed_bytes: held by batches being read (application). copies: what was copied out of arenas.
-            decoded_bytes: of records decoded ahead (application).
-            largest_batch: what the largest batch of late decompressed to (application).
-        pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application is to
-            look whether it can give some of that back, and clears it; raised again with each fetch that is done with,
-            for it may have shared its memory with a paused partition.
+        decompressed_bytes: bytes of batches being read (application). copies: bytes copied out of arenas.
+            decoded_bytes: bytes of records decoded ahead (application). largest_batch: decompressed size of the largest
+            recent batch (application).
+        pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application must
+            check whether it can release some of that, and clears it; raised again with each finished fetch, which may
+            have shared its memory with a paused partition.
     """
 
     measures: Measures
@@ -277,10 +278,10 @@ class SharedState(ClientState):
     # -- application thread
 
     def made_room(self, shared_partition: SharedPartition) -> None:
-        """Bytes of a partition were handed out or dropped, and are counted in its shared partition already.
+        """Bytes of a partition were returned or dropped, and are counted in its shared partition already.
 
-        Called for each fetch that is done with: it alone decides whether the network thread is woken for it. A mark is
-        noted as told last, so an interruption tells it twice at worst.
+        Called for each finished fetch: only this decides whether the network thread is woken for it. The mark is
+        recorded last, so an interruption wakes the thread twice at worst.
         """
         # Read once: while we wake it the network thread may set another.
         wake_bytes = shared_partition.wake_bytes
@@ -307,7 +308,7 @@ class SharedState(ClientState):
         """The application, or `process`, paused or resumed a partition. Any thread.
 
         The network thread sees a pause with its next turn; a resume wakes it, and so does a pause while a fetch waits
-        for memory, for what paused partitions hold of it may be given back.
+        for memory, because memory of paused partitions may be released.
         """
         self.changed.append(shared_partition)
         if not shared_partition.is_paused:
@@ -316,16 +317,16 @@ class SharedState(ClientState):
             self.ask_for_memory_again()
 
     def fetched_bytes(self) -> int:
-        """What fetched bytes take of `buffer.memory`, wherever they lie. Any thread."""
+        """Bytes of `buffer.memory` taken by fetched data, wherever it is. Any thread."""
         return self.measures.held_bytes() + self.copied_bytes
 
     def held_bytes(self) -> int:
-        """What is held of `buffer.memory`. Any thread."""
+        """Bytes of `buffer.memory` that are held. Any thread."""
         return self.fetched_bytes() + self.decompressed_bytes + self.decoded_bytes
 
     @property
     def copied_bytes(self) -> int:
-        """What copies of fetched bytes take. Any thread."""
+        """Bytes of copies of fetched data. Any thread."""
         return self.copies.held
 
     # -- network thread
@@ -341,6 +342,6 @@ class SharedState(ClientState):
     # -- any thread
 
     def take_arrivals(self) -> None:
-        """Put what arrived without the network thread into `completed_fetches`. Before anything that came later."""
+        """Move responses that arrived without the network thread into `completed_fetches`, before any later ones."""
         if self.arrivals is not None:
             self.arrivals.take(self.completed_fetches)

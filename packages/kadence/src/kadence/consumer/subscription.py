@@ -1,4 +1,4 @@
-"""What is subscribed and assigned, and where each assigned partition is being read.
+"""The subscription, the assignment, and the position of each assigned partition.
 
 Owned by the network thread (C1). The application sees it through `SharedPartition` objects and the mapping published
 in ``snapshot``, which is replaced as a whole whenever the set of assigned partitions changes.
@@ -27,7 +27,7 @@ __all__ = ["Bucket", "Flight", "PartitionState", "Status", "Subscription"]
 
 
 class Status(enum.Enum):
-    """Where the position of an assigned partition stands."""
+    """The state of an assigned partition's position."""
 
     INITIALIZING = "waiting for the committed offset"
     AWAIT_RESET = "waiting for the offset to start from"
@@ -36,10 +36,10 @@ class Status(enum.Enum):
 
 
 class Flight(Protocol):
-    """What asks a broker for partitions: one fetch, or a fetch session, which asks again and again.
+    """A request for partitions: one fetch, or a fetch session, which repeats it.
 
     Attributes:
-        under_way: it has asked and has no answer yet. answers: how many it had.
+        under_way: a request has no response yet. answers: how many responses it had.
     """
 
     under_way: bool
@@ -47,7 +47,7 @@ class Flight(Protocol):
 
 
 class Bucket(Protocol):
-    """Where the fetch manager keeps partitions that stand alike."""
+    """A set of the fetch manager for partitions in the same situation."""
 
 
 class PartitionState:
@@ -89,49 +89,55 @@ class PartitionState:
         self._subscription = subscription
         self._status = Status.INITIALIZING
         self.offset = -1
-        """Next offset to fetch; ahead of what the application was given."""
+        """Next offset to fetch; ahead of the records returned to the application."""
         self.floor = 0
-        """Where the range begins that is to be read (C11), below which no reset goes; 0: it is no range."""
+        """Start of the range to read (C11), below which no reset goes; 0: no range."""
         self.epoch: int | None = None
         """Leader epoch of the last record before ``offset``; None = unknown."""
         self.epoch_starts: list[tuple[int, int]] = []
-        """Leader epochs that were read under this fetch epoch, each with the offset of its first batch."""
+        """Leader epochs read under this fetch epoch, each with the offset of its first batch."""
         self.checked: int | None = None
-        """The leader epoch that ``offset`` is known to be good under; None: of none yet (KIP-320)."""
+        """The leader epoch for which ``offset`` has been validated; None: none yet (KIP-320)."""
         self.doubted = False
         """Whether a fetch was answered with a divergence that the leader has not confirmed yet."""
         self.topic_id = ZERO_UUID
-        """The topic that ``offset`` is of: one of the same name made later has another id (KIP-516)."""
+        """The id of the topic of ``offset``: a recreated topic of the same name has another id (KIP-516)."""
         self.former_topic_ids: frozenset[bytes] = frozenset()
-        """Ids that the topic of this name had before: a broker that still tells one of them is behind."""
+        """Earlier ids of the topic of this name: a broker that still reports one of them is behind."""
         self.reset_timestamp: int | None = None
-        """What AWAIT_RESET asks for: −2 earliest, −1 latest, else ms since 1970; None: the policy, or a seek."""
+        """The timestamp that AWAIT_RESET looks up: −2 earliest, −1 latest, else ms since 1970.
+
+        None: the policy's, or wait for a seek.
+        """
         self.end_before: int | None = None
-        """Where the log ended before a time is looked up: there reading begins if no record is that young."""
+        """The end of the log before a time is looked up: reading begins there if no record is that late."""
         self.beyond: int | None = None
-        """What it asks for next if the log has lost its end, and not its beginning; see `Subscription.await_reset`."""
+        """The timestamp to look up next if the log has lost its end, and not its beginning.
+
+        See `Subscription.await_reset`.
+        """
         self.is_by_policy = False
-        """Whether ``auto.offset.reset`` asks for it."""
+        """Whether ``auto.offset.reset`` is the reason for the look-up."""
         self.lost: KafkaError | None = None
-        """Why the position is of no use any more, until ``auto.offset.reset`` has been applied."""
+        """Why the position is no longer valid, until ``auto.offset.reset`` has been applied."""
         self.retry_at = 0
         self.trouble: tuple[NotFetchedReason, str] | None = None
-        """How the latest fetch of it failed, until one is answered."""
+        """The error of its latest fetch, until one is answered."""
         self.is_told = False
-        """Whether there was a log line that it is not fetched."""
+        """Whether it was logged that it is not fetched."""
         self.flight: Flight | None = None
-        """What asked a broker for it last; it may be over."""
+        """The last fetch that included it; it may be over."""
         self.in_flight = 0
-        """Fetch epoch under which ``flight`` asked for it. A fetch of an older fetch epoch stands in nobody's way."""
+        """Fetch epoch under which ``flight`` asked for it. Fetches of older epochs block nothing."""
         self.named_at = -1
-        """How many answers ``flight`` had when it began to ask for the present offset; −1: it has brought something."""
+        """How many responses ``flight`` had when it began to ask for the current offset; −1: it has returned data."""
         self.place: Bucket | None = None
-        """Where the fetch manager has put it: see `fetch.manager.fetchable`."""
+        """Its place in the fetch manager: see `fetch.manager.fetchable`."""
         self.fetched_bytes = 0
-        """Total of bytes ever put into the buffer; minus ``shared_partition.drained_bytes`` it is what lies there."""
+        """Total of bytes ever put into the buffer; minus ``shared_partition.drained_bytes``: the bytes in it now."""
         self.preferred_until = 0
         self.preferred_by: int | None = None
-        """The leader that told of the preferred replica."""
+        """The leader that named the preferred replica."""
 
     @property
     def preferred_replica(self) -> int | None:
@@ -152,33 +158,33 @@ class PartitionState:
         self._subscription.status_set(self)
 
     def mark(self) -> None:
-        """Something changed that decides whether, where and from which offset it is fetched."""
+        """Mark a change that affects whether, from which broker and from which offset it is fetched."""
         self._subscription.changed[self] = None
 
     @property
     def buffered_bytes(self) -> int:
-        # What arrived may be handed out before it is counted.
+        # Data may be returned before it is counted.
         return max(self.fetched_bytes - self.shared_partition.drained_bytes, 0)
 
     @property
     def is_untold(self) -> bool:
-        """Whether it was lost and came back, and the application does not know yet: see `Subscription.losses`."""
+        """Whether it was lost and assigned again, and the application does not know yet: see `Subscription.losses`."""
         return any(self.partition in lost for lost in self._subscription.losses.values())
 
     @property
     def is_from_start(self) -> bool:
-        """Whether reading goes on at the beginning of the log when its position is lost: see `Subscription`."""
+        """Whether reading continues at the beginning of the log when its position is lost: see `Subscription`."""
         return self.partition.topic in self._subscription.from_start
 
     @property
     def awaits_fetch(self) -> bool:
-        """Whether a fetch of its present position is on its way."""
+        """Whether a fetch of its current position is under way."""
         flight = self.flight
         return flight is not None and flight.under_way and self.in_flight == self.shared_partition.fetch_epoch
 
     @property
     def is_idle(self) -> bool:
-        """Whether the broker was asked for the present offset, answered, and had nothing."""
+        """Whether the broker has answered a fetch of the current offset without data."""
         flight = self.flight
         return flight is not None and 0 <= self.named_at < flight.answers
 
@@ -194,42 +200,46 @@ class PartitionState:
 
 
 class Subscription:
-    """The subscription and its assigned partitions, in the order in which they are to be fetched."""
+    """The subscription and its assigned partitions, in the order of fetching."""
 
     def __init__(self) -> None:
         self.topics: frozenset[str] = frozenset()
-        """What to join with. For a pattern: what it matches now."""
+        """The topics to join with. For a pattern: those that match now."""
         self.pattern: str | None = None
         self.regex: str | None = None
-        """What the broker matches topics with (KIP-848); which those are is known by what it assigns."""
+        """The regex that the broker matches (KIP-848); its topics are known only from assignments."""
         self.by_group = False
         """Whether partitions come from a group (subscribe) rather than from assign()."""
         self.has_listener = False
         self.partitions: dict[TopicPartition, PartitionState] = {}
         self.ever: set[TopicPartition] = set()
-        """What a group has ever given to this consumer."""
+        """All partitions that a group has ever assigned to this consumer."""
         self.snapshot: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
-        """What the application sees: immutable, replaced as a whole."""
+        """The application's view: immutable, replaced as a whole."""
         self.callbacks = itertools.count(1)
-        """Numbers for rebalance callbacks: one series, whichever membership asks for them."""
+        """Numbers of rebalance callbacks: one series for all memberships."""
         self.losses: dict[int, frozenset[TopicPartition]] = {}
-        """What was lost, by the callback that tells the application. Until that has ended, the application may still
-        commit what it has of these in a transaction, so the committed offset is no place to go on from."""
+        """Lost partitions, by the number of the callback that reports them.
+
+        Until that has ended, the application may still commit records of these in a transaction, so reading must not
+        continue from the committed offset yet.
+        """
         self.from_start: frozenset[str] = frozenset()
-        """Topics that are read from their beginnings wherever ``auto.offset.reset`` would be asked: no other place has
-        their records."""
+        """Topics that are read from their beginnings wherever ``auto.offset.reset`` would apply: no other topic has
+        their records.
+        """
         self.moves = 0
-        """How many positions were ever set: whoever waits for one looks again when it grows."""
+        """How many positions were ever set: a call that waits for one checks again when it grows."""
         self.starts = 0
-        """How many places ``auto.offset.reset`` has chosen."""
+        """How many offsets ``auto.offset.reset`` has chosen."""
         self.has_ranges = False
-        """Whether any partition was ever to be read up to an end."""
+        """Whether any partition ever had an end."""
         self.changed: dict[PartitionState, None] = {}
-        """What the fetch manager has to look at again, assigned or no longer; it clears this."""
+        """Partitions for the fetch manager to check again, even if no longer assigned; it clears this."""
         self.unplaced: dict[TopicPartition, PartitionState] = {}
-        """Of what is assigned: those that are not FETCHING."""
+        """Assigned partitions that are not FETCHING."""
         self.topic_id_of: Callable[[str], bytes] = lambda topic: ZERO_UUID
-        """The id that the cluster's topic of this name has now, as far as is known."""
+        """The current id of the cluster's topic of each name, as far as known."""
         self._fetch_epochs = 0
 
     @property
@@ -238,17 +248,17 @@ class Subscription:
 
     @property
     def deserted(self) -> frozenset[TopicPartition]:
-        """Partitions whose topic is not subscribed any more. With a regex only the broker knows of any."""
+        """Partitions whose topic is no longer subscribed. With a regex only the broker knows."""
         if self.regex is not None:
             return frozenset()
         return frozenset(p for p in self.partitions if p.topic not in self.topics)
 
     def is_foreign(self, partition: TopicPartition) -> bool:
-        """Whether it has nothing to do with this subscription, and never had. With a regex nobody here can tell."""
+        """Whether it is not part of this subscription, and never was. With a regex this is unknown here."""
         return self.regex is None and partition.topic not in self.topics and partition not in self.ever
 
     def status_set(self, state: PartitionState) -> None:
-        """Keeps ``unplaced`` true, and has the fetch manager look."""
+        """Update ``unplaced``, and let the fetch manager check."""
         self.changed[state] = None
         if self.partitions.get(state.partition) is state:
             if state.status is Status.FETCHING:
@@ -263,7 +273,7 @@ class Subscription:
     def subscribe(
         self, topics: frozenset[str], pattern: str | None, *, has_listener: bool, regex: str | None = None
     ) -> None:
-        """Replace the subscription. Partitions of topics that left it are no longer handed out."""
+        """Replace the subscription. Records of topics that left it are no longer returned."""
         self.topics, self.pattern, self.regex = topics, pattern, regex
         self.by_group, self.has_listener = True, has_listener
 
@@ -275,11 +285,11 @@ class Subscription:
         self.assign(())
 
     def assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> None:
-        """Install an assignment: what stays keeps its state, what is new starts INITIALIZING.
+        """Install an assignment: partitions that stay keep their state, new ones start INITIALIZING.
 
         Args:
-            held: added partitions are not handed out or fetched until `release` (their assigned
-                callback has to run first).
+            held: added partitions are neither fetched nor returned until `release` (their assigned callback has to run
+                first).
         """
         old, new = self.partitions, {}
         for partition in partitions:
@@ -302,20 +312,20 @@ class Subscription:
         self._publish()
 
     def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Their assigned callback ran: fetch and hand out."""
+        """Their assigned callback has run: fetch and return them."""
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
                 state.shared_partition.held = False
                 state.mark()
 
     def loss_told(self, callback: int) -> None:
-        """The application knows of a loss: what it had of these partitions is committed by now, or never will be."""
+        """The application knows of a loss: its records of these partitions are committed by now, or never will be."""
         for partition in self.losses.pop(callback, ()):
             if (state := self.partitions.get(partition)) is not None:
                 state.mark()
 
     def mark_revoking(self, partitions: Iterable[TopicPartition]) -> None:
-        """About to be given up: no longer fetched or handed out, still committable."""
+        """About to be given up: no longer fetched or returned, but still committable."""
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
                 state.shared_partition.revoking = True
@@ -332,20 +342,20 @@ class Subscription:
         goes_on: bool = False,
         rereads: bool = False,
     ) -> None:
-        """Start a new fetch epoch at ``offset``: data fetched before is dropped when it would be handed out.
+        """Start a new fetch epoch at ``offset``: data fetched before is dropped before it would be returned.
 
         Args:
-            processed: what may be committed until more is processed; None: ``offset`` itself.
-            committed: what the group has committed, where that is this place.
-            goes_on: reading goes on there, and neither the program nor a reset has chosen the place.
-            rereads: the consumer itself fetches again what it has put back, so what was read before counts still.
+            processed: the offset to commit until more is processed; None: ``offset`` itself. committed: the group's
+                committed offset, if it is this offset. goes_on: reading continues there, and neither the program nor a
+                reset has chosen the offset. rereads: the consumer fetches records again that it has put back, so
+                earlier records still count.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition
         before = shared_partition.origin if goes_on else None
         start = None if before is None else before.start
         if start is not None and start.offset > offset:
-            # The log was cut off before it.
+            # The log was truncated before it.
             start = start._replace(offset=offset)
         if state.is_by_policy:
             self.starts += 1
@@ -359,7 +369,7 @@ class Subscription:
         state.epoch_starts, state.checked, state.doubted = [], None, False
         topic_id = self.topic_id_of(partition.topic)
         if topic_id in state.former_topic_ids:
-            # A broker that is behind still tells of the topic before.
+            # A broker that is behind still reports the earlier topic.
             topic_id = ZERO_UUID
         if state.topic_id in state.former_topic_ids:
             shared_partition.topic_since = shared_partition.fetch_epoch
@@ -380,16 +390,17 @@ class Subscription:
         self.moves += 1
 
     def identify(self, state: PartitionState, topic_id: bytes) -> None:
-        """The position is of this topic, whose id was not known when it was set."""
+        """The position belongs to this topic, whose id was unknown when it was set."""
         state.topic_id = topic_id
         if (origin := state.shared_partition.origin) is not None:
             state.shared_partition.origin = origin._replace(topic_id=topic_id)
             self.moves += 1
 
     def continues(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether a range that begins at ``offset`` begins where the one before it ended, so that reading just goes on.
+        """Whether a range that begins at ``offset`` begins where the previous one ended.
 
-        Where the position alone is the same, records beyond the new end may have been decoded already.
+        Reading simply continues then. If only the position is the same, records beyond the new end may have been
+        decoded already.
         """
         state = self.partitions[partition]
         return (
@@ -399,7 +410,7 @@ class Subscription:
         )
 
     def limit(self, partition: TopicPartition, floor: int, end: int | None) -> None:
-        """Read what lies between: fetch nothing that the end does not need; None: there is none."""
+        """Set the range to read, to limit what is fetched; None: no end."""
         state = self.partitions[partition]
         state.floor = floor
         if state.shared_partition.end != end:
@@ -415,11 +426,11 @@ class Subscription:
         beyond: int | None = None,
         is_by_policy: bool = False,
     ) -> None:
-        """The position is to be looked up (−2 earliest, −1 latest); until then there is none.
+        """The position must be looked up (−2 earliest, −1 latest); until then there is none.
 
         Args:
-            beyond: look this up instead if the offset found is not behind the lost position, which then lay beyond the
-                end of the log. is_by_policy: ``auto.offset.reset`` wants it, and not the program.
+            beyond: look this up instead if the offset found is not after the lost position, which then was beyond the
+                end of the log. is_by_policy: because of ``auto.offset.reset``, not of a call.
         """
         state = self.partitions[partition]
         state.beyond, state.is_by_policy, state.end_before = beyond, is_by_policy, None
@@ -434,24 +445,24 @@ class Subscription:
         )
 
     def widen(self, partition: TopicPartition, offset: int) -> None:
-        """The application asks for what comes from ``offset`` on, be it before its range begins."""
+        """The application wants records from ``offset`` on, even if that is before its range."""
         state = self.partitions[partition]
         state.floor = min(state.floor, offset)
 
     def doubt(self, partition: TopicPartition) -> None:
-        """A broker says that the log is not the one that was read: the leader is to be asked."""
+        """A broker reports that the log differs from the one read: the leader must be asked."""
         state = self.partitions[partition]
         state.doubted, state.checked = True, None
         state.mark()
         self.moves += 1
 
     def lose(self, partition: TopicPartition, error: KafkaError) -> None:
-        """The position leads nowhere: ``auto.offset.reset`` says where to go on, or ``error`` is raised."""
+        """The position is invalid: apply ``auto.offset.reset``, or raise ``error``."""
         state = self.partitions[partition]
         state.status, state.reset_timestamp, state.retry_at, state.lost = Status.AWAIT_RESET, None, 0, error
 
     def move_to_end(self, partition: TopicPartition) -> None:
-        """Its bytes were fetched: the others come first next time (KIP-41, fairness on the wire)."""
+        """Its bytes were fetched: other partitions come first next time (KIP-41, fairness on the wire)."""
         state = self.partitions.pop(partition, None)
         if state is not None:
             self.partitions[partition] = state

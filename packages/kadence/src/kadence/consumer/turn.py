@@ -3,9 +3,9 @@
 `Turn.run_once` reads like its design note:
 
 take the application's events
-ask every manager what it wants sent, and when it must be asked again
+ask every manager for its requests, and when it must be asked again
 one round of I/O, no longer than the nearest deadline of anything
-bring the answers to the managers that asked
+pass the responses to the managers that asked
 fail the calls whose time is over
 show the application what changed
 """
@@ -34,18 +34,18 @@ __all__ = ["EventProcessor", "Turn"]
 log = logger("kadence.consumer")
 
 _LATE_MS: Final = 200
-"""A turn that begins so late was kept from it."""
+"""A turn that begins this late (ms) was kept from running."""
 
 
 class EventProcessor(abc.ABC):
-    """What each application event means to the managers, one method for each kind: here how the group is left.
+    """Applies each kind of application event to the managers, one method each: here those for leaving the group.
 
     `kadence.consumer.event_processor.ApplicationEventProcessor` adds a consumer's. A share consumer adds its own, with
     acknowledgements where a consumer has commits and positions.
 
     Attributes:
-        closing: the `Close` that was asked for, until the thread has ended.
-        is_cut_off: tells whether no broker is there.
+        closing: the requested `Close`, until the thread has ended. is_cut_off: returns whether no broker can be
+            reached.
     """
 
     def __init__(self, liveness: Liveness | None, tell: Callable[[BackgroundEvent], None]) -> None:
@@ -68,7 +68,7 @@ class EventProcessor(abc.ABC):
     @property
     @abc.abstractmethod
     def _is_pending(self) -> bool:
-        """Whether there is still to be sent what does not end with the group."""
+        """Whether requests are left to send that do not end with the group."""
 
     @abc.abstractmethod
     def _forget(self) -> None:
@@ -78,7 +78,7 @@ class EventProcessor(abc.ABC):
         self._steps[type(event)](now, event)
 
     def answer_left(self, now: int) -> None:
-        """Answer what waited for the group to be left."""
+        """Answer the calls that waited for leaving the group."""
         del now
         member = self._liveness
         if self._leaving and (member is None or member.left or self._nobody_is_there):
@@ -87,7 +87,7 @@ class EventProcessor(abc.ABC):
     def _have_left(self) -> None:
         """The group is left: forget the subscription, and answer the calls that waited for it.
 
-        Called for a call that has run out of time, too: its late end must not undo what the application begins next.
+        Also called for a call whose time is over: its late end must not undo the application's next call.
         """
         self._forget()
         for call in self._leaving:
@@ -120,7 +120,7 @@ class EventProcessor(abc.ABC):
             self._liveness.polled(now)
 
     def _close(self, now: int, call: Close) -> None:
-        """Of several the earliest deadline holds: a close may be under way when the grace period ends."""
+        """Of several closes the earliest deadline counts: one may be under way when the grace period ends."""
         if self.closing is not None:
             call = replace(call, deadline=min(call.deadline, self.closing.deadline))
         self.closing = call
@@ -130,7 +130,7 @@ class EventProcessor(abc.ABC):
             )
 
     def hurry(self, now: int) -> None:
-        """The time for closing is over: tell the group now, without waiting for callbacks of the application."""
+        """The time for closing is over: leave the group now, without waiting for callbacks of the application."""
         if self.closing is not None and self._is_member and self._liveness is not None:
             self._liveness.leave(
                 now, reason="the consumer is closing", callbacks=False, goodbye=self.closing.leave
@@ -174,7 +174,7 @@ class Turn(network_thread.Turn):
         self._client_state.measures.turned(now)
         if late := self._client_state.lateness.turned(now):
             if late >= _LATE_MS:
-                # What has arrived meanwhile is heard before anything is judged by the clock.
+                # Read what has arrived meanwhile before checking any deadline.
                 self._delegate.deliver(now, self._delegate.poll(0))
             self._tell_late(late)
         self._take_application_events(now)
@@ -188,7 +188,7 @@ class Turn(network_thread.Turn):
         wake_at = min(self._reaper.next_deadline, wake_at)
         if closing is not None:
             if now >= closing.deadline:
-                # What is ready gets its one attempt, as every call without any time does.
+                # Ready requests get one attempt, as for every call without any time.
                 self._delegate.poll(0)
                 return False
             if self._processor.finished:

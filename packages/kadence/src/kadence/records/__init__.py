@@ -1,4 +1,4 @@
-"""Record batches (magic 2) to records and columns, and back.
+"""Reads record batches (magic 2) as records and columns, and writes them.
 
 Callable from any thread; the objects made here belong to the thread that uses them. `scan`, `iter_batches` and
 `assign_offsets` look at headers only, for the network thread and the broker; `FetchedRecords` decodes, for the
@@ -64,7 +64,7 @@ __all__ = [
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> object:
-        """What makes batches, when it is first used: a consumer makes none."""
+        """Imports the builder when it is first used: a consumer makes no batches."""
         if name not in ("BatchBuilder", "encode_batch", "largest_record_size"):
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from kadence.records import builder

@@ -1,4 +1,4 @@
-"""Columns to pyarrow, in the schema of Spark's Kafka connector; buffers are wrapped, never copied.
+"""Turns columns into pyarrow tables, in the schema of Spark's Kafka connector; buffers are wrapped, never copied.
 
 pyarrow takes a third of a second to import and is an extra, so it is imported at the first use. The topic and the
 partition repeat in every row: short runs of them are kept ready and sliced.
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["of_records", "schema", "to_record_batch", "to_table"]
 
 _KEPT_BYTES: Final = 1 << 20
-"""How large a constant column may be that is kept; a larger one is made when it is needed.
+"""Largest constant column that is kept for reuse; a larger one is made each time.
 
-A table of 1 MiB of small records has 10,000 rows and more, and making both constant columns anew costs as much as all
-the rest of the table.
+A table of 1 MiB of small records has 10,000 rows and more, and building both constant columns again costs as much as
+all the rest of the table.
 """
 
 _LAST_MICROSECOND: Final = 2**63 - 1
-"""Of Arrow's timestamps; Kafka's reach further."""
+"""The range of Arrow's timestamps; Kafka's is larger."""
 
 _INT32: Final = struct.Struct("=i")
 _INT32_PAIR: Final = struct.Struct("=ii")
@@ -77,13 +77,13 @@ def to_record_batch(columns: Columns, schema: pa.Schema | None = None) -> pa.Rec
     """One batch over the buffers of ``columns``.
 
     Args:
-        columns: what `FetchedRecords.take_columns` gave.
+        columns: the result of `FetchedRecords.take_columns`.
         schema: columns by name, in any order and number; types may differ where Arrow can cast, and the names of
             nested fields may. None means `schema`.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
-        ValueError: the schema names a column that there is not.
+        ValueError: the schema names an unknown column.
     """
     layout = _own_layout(OWN_COLUMNS) if schema is None else _layout(schema)
     return layout.batch(columns)
@@ -98,9 +98,9 @@ def to_table(
     """A table with one chunk for each of ``columns``, of any topics and partitions.
 
     Args:
-        columns: what `FetchedRecords.take_columns` gave, any number of them.
+        columns: results of `FetchedRecords.take_columns`, any number of them.
         schema: as for `to_record_batch`; None means `schema`.
-        names: the columns of the table where there is no schema, as for `schema`.
+        names: the table's columns when no schema is given, as for `schema`.
 
     Raises:
         as `to_record_batch`.
@@ -111,7 +111,7 @@ def to_table(
 
 
 def of_records(records: Sequence[Record], names: tuple[str, ...] = OWN_COLUMNS) -> pa.Table:
-    """A table of `schema`'s columns with a row for each of these, which are in bytes.
+    """A table with the columns of `schema` and one row per record; keys and values are bytes.
 
     Args:
         names: the columns, of `ALL_COLUMNS`.
@@ -142,7 +142,7 @@ _FIELDS: Final[Mapping[str, Callable[[Record], object]]] = {
 class _Layout:
     """A schema, and how each of its columns is made.
 
-    Made once for our own schema: to look at the fields anew costs as much as to make the columns.
+    Made once for our own schema: looking at the fields again costs as much as making the columns.
     """
 
     __slots__ = ("_fields", "_pa", "schema")
@@ -175,7 +175,7 @@ def _layout(wanted: pa.Schema) -> _Layout:
         make = _COLUMNS.get(field.name)
         if make is None:
             raise ValueError(f"no column {field.name!r}; there are {', '.join(_COLUMNS)}")
-        # A maker keeps to the type of our own schema, whatever it is asked for.
+        # A maker returns the type of our own schema, whichever type the caller's schema has.
         fields.append((make, field.type, field.type.equals(own.field(field.name).type)))
     return _Layout(_pyarrow(), wanted, fields)
 
@@ -213,7 +213,7 @@ def _kept(value: str | int, count: int) -> pa.Array:
 
 
 def _constant(pa: ModuleType, value: str | int, count: int) -> pa.Array:
-    # Made of buffers: for a value of Python pyarrow would import pandas first, where it is installed.
+    # Made from buffers: given a Python value, pyarrow would first import pandas where it is installed.
     if isinstance(value, str):
         text = value.encode()
         buffers = [None, pa.py_buffer(_INT32_PAIR.pack(0, len(text))), pa.py_buffer(text)]
@@ -224,7 +224,7 @@ def _constant(pa: ModuleType, value: str | int, count: int) -> pa.Array:
 
 
 def _timestamps(pa: ModuleType, columns: Columns, kind: pa.DataType) -> pa.Array:
-    # The number is the same in every time zone, so a zone of the schema's is put on it without a cast.
+    # The number is the same in every time zone, so the schema's zone is set without a cast.
     micros = kind if pa.types.is_timestamp(kind) and kind.unit == "us" else pa.timestamp("us", tz="UTC")
     return _fixed(pa, columns.count, _there(columns.timestamps, "timestamp"), micros)
 

@@ -1,15 +1,15 @@
-"""The record batch's frame: a 61-byte header (magic 2, KIP-98) and what can be done without reading records.
+"""The record batch's frame: a 61-byte header (magic 2, KIP-98), and the operations that do not read records.
 
 Offsets are relative to the header's base offset, timestamps to its base timestamp. The checksum covers
 everything from the attributes on; base offset and leader epoch lie before it, so that a broker can stamp them
 in place.
 
-Leader epochs tell of a truncation (KIP-320). A leader writes its epoch into every batch it appends, and epochs never go
-back along a log. So when the first batch of a fetch is of the newest epoch there is, all are, and nobody needs to look
-at the others.
+Leader epochs reveal a truncation (KIP-320). A leader writes its epoch into every batch it appends, and epochs never go
+back along a log. So when the first batch of a fetch has the newest epoch, all have it, and the others need not be
+looked at.
 
-Which transactions are aborted the broker sends with a response (read_committed, KIP-98), as (producer id, first
-offset). One is entered when the walk reaches its first offset, and left at the producer's abort marker.
+For read_committed (KIP-98) a response lists the aborted transactions as (producer id, first offset). One is entered
+when the walk reaches its first offset, and left at the producer's abort marker.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 ]
 
 KERNEL: Final = crc32c_kernel()
-"""How this processor computes `crc32c(data, crc=0)`, which goes on from ``crc``."""
+"""How this processor computes `crc32c(data, crc=0)`, which continues from ``crc``."""
 
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
@@ -98,7 +98,7 @@ class BatchHeader:
 
     @classmethod
     def parse(cls, data: Buffer, pos: int = 0) -> BatchHeader:
-        """Read the header at ``pos``; its numbers are not judged.
+        """Read the header at ``pos``; its numbers are not checked.
 
         Raises:
             CorruptRecordError: fewer than 61 bytes are left.
@@ -151,7 +151,7 @@ class BatchHeader:
 
 
 def old_format_message(magic: int) -> str:
-    """What to tell someone who has a batch that is not magic 2."""
+    """The error text for a batch that is not magic 2."""
     if magic in (0, 1):
         return (
             f"message format {magic} (before Kafka 0.11) is not supported: Kafka 4 cannot write it any more; "
@@ -161,7 +161,7 @@ def old_format_message(magic: int) -> str:
 
 
 def frame_fault(base_offset: int, length: int, last_offset_delta: int, count: int) -> str | None:
-    """Why a header's numbers cannot be true, or None."""
+    """Why a header's numbers are impossible, or None."""
     if length < HEADER_SIZE - LOG_OVERHEAD:
         return f"a batch claims a length of {length} bytes"
     if base_offset < 0 or last_offset_delta < 0 or base_offset + last_offset_delta >= _LARGEST_OFFSET:
@@ -175,7 +175,7 @@ def iter_batches(data: Buffer) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Header and bytes of each complete batch; a batch that is cut off at the end is left out.
 
     Raises:
-        CorruptRecordError: a header that cannot be true. UnsupportedRecordFormatError: magic 0 or 1.
+        CorruptRecordError: an impossible header. UnsupportedRecordFormatError: magic 0 or 1.
     """
     view = memoryview(data).cast("B")
     pos, end = 0, len(view)
@@ -202,7 +202,7 @@ def validate(data: Buffer) -> list[BatchHeader]:
         the headers of the batches, which fill ``data`` exactly.
 
     Raises:
-        CorruptRecordError: a wrong checksum, a header that cannot be true, bytes that are left over.
+        CorruptRecordError: a wrong checksum, an impossible header, or bytes that are left over.
         UnsupportedRecordFormatError: magic 0 or 1.
     """
     headers = []
@@ -224,7 +224,7 @@ def validate(data: Buffer) -> list[BatchHeader]:
 
 
 def assign_offsets(data: bytearray | memoryview, base_offset: int, leader_epoch: int) -> int:
-    """Write offsets and leader epoch into the batches in place; the checksums stay true.
+    """Write offsets and leader epoch into the batches in place; the checksums stay valid.
 
     Returns:
         the offset after the last batch.
@@ -243,7 +243,7 @@ _FRAME_AND_EPOCH: Final = struct.Struct(">qii")
 
 
 def first_epoch(data: memoryview | bytes) -> int:
-    """Leader epoch of the first batch; -1 when it tells none. ``data`` holds a whole batch."""
+    """Leader epoch of the first batch; -1 when it has none. ``data`` holds a whole batch."""
     epoch: int = _EPOCH.unpack_from(data, LOG_OVERHEAD)[0]
     return max(epoch, -1)
 
@@ -251,7 +251,7 @@ def first_epoch(data: memoryview | bytes) -> int:
 def leader_epochs(data: memoryview | bytes) -> list[tuple[int, int]]:
     """Each epoch with the base offset of its first batch, in the order of the log.
 
-    ``data`` is what `scan` called complete; where a header cannot be true the walk ends, as it does there.
+    ``data`` holds the batches that `scan` found complete; the walk ends at an impossible header, as it does there.
     """
     found: list[tuple[int, int]] = []
     at, end = 0, len(data)
@@ -278,7 +278,7 @@ def _skip_varint(data: memoryview, pos: int) -> int:
 def _is_abort(records: memoryview) -> bool:
     """Whether a control batch's record is an abort marker: its key is (version, type), type 0.
 
-    Unreadable markers count as commits of nothing: they end no transaction.
+    An unreadable marker ends no transaction.
     """
     try:
         pos = _skip_varint(records, 0) + 1
@@ -292,7 +292,7 @@ def _is_abort(records: memoryview) -> bool:
 
 
 class AbortedTransactions:
-    """The aborted transactions ahead, and those open at the present offset."""
+    """The aborted transactions ahead, and those that are open at the current offset."""
 
     __slots__ = ("_ahead", "_open")
 
@@ -306,7 +306,7 @@ class AbortedTransactions:
             self._open.add(self._ahead.pop()[1])
 
     def covers(self, producer_id: int) -> bool:
-        """Whether the producer's transaction at this place is aborted."""
+        """Whether the producer's transaction at the current offset is aborted."""
         return producer_id in self._open
 
     def marker(self, producer_id: int, records: memoryview) -> None:

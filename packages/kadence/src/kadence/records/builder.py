@@ -1,4 +1,4 @@
-"""Records to batches: what the producer appends to, and the one-call form for everything else."""
+"""Builds batches from records: `BatchBuilder` for the producer, and one function for everything else."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class BatchBuilder(RecordEncoder):
 
         Args:
             base_offset: offset of the first record; a producer leaves 0, the broker writes its own.
-            compression: none, gzip, snappy, lz4 or zstd. level: the codec's level, None for a sane one.
+            compression: none, gzip, snappy, lz4 or zstd. level: the codec's level, None for a good default.
             producer_id: for idempotence, with producer_epoch and base_sequence (of the first record).
-            leader_epoch: what a broker stamps.
+            leader_epoch: as stamped by a broker.
             transactional: mark as part of a transaction. control: mark as control batch.
             append_time: every record gets this timestamp of the broker (ms); None keeps their own.
 
@@ -104,7 +104,7 @@ class BatchBuilder(RecordEncoder):
     ) -> bytes | memoryview:
         """The batch for a producer's request, without a copy of the records where they are not compressed.
 
-        No record can be added from then on. When it is called again, nobody may use what an earlier call gave.
+        No record can be added from then on. Calling it again invalidates the result of an earlier call.
 
         Args:
             compression: and the others as for `build`.
@@ -118,7 +118,7 @@ class BatchBuilder(RecordEncoder):
         return self.seal_in_place(header) if body is None else self.seal(header, body)
 
     def _compressed(self, compression: str, level: int | None) -> bytes | None:
-        """The records, compressed once; None: they stay as they are."""
+        """The records, compressed once; None if they stay uncompressed."""
         if self.count == 0:
             raise IllegalStateError("a batch needs at least one record")
         codec = codec_id(compression)
@@ -161,12 +161,13 @@ class BatchBuilder(RecordEncoder):
         """The records from index ``first`` up to ``last``, decoded: what `extend` takes.
 
         Raises:
-            CorruptRecordError: timestamps too far apart for a reader; Kafka takes such a batch, and nobody can read it.
+            CorruptRecordError: timestamps too far apart for a reader; Kafka accepts such a batch, but no client can
+                read it.
         """
         fetched = FetchedRecords(self.build(), "", 0, first)
         records: list[Record] = []
         while len(records) < last - first:
-            # It raises once it can give none.
+            # It raises once no record is left to return.
             records += fetched.take(last - first - len(records))
         return [(each.timestamp, each.key, each.value, list(each.headers)) for each in records]
 

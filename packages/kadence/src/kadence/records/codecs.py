@@ -1,9 +1,9 @@
-"""The four compressions of a record batch, with a bound on what comes out.
+"""The four compressions of a record batch, with a bound on the decompressed size.
 
-A batch does not state its decompressed size, and a kilobyte can become gigabytes. So nothing here lets a
-library allocate as it likes: gzip is told the most it may produce; snappy states its size, which is checked
-first; lz4 and zstd write into a buffer of ours that begins at a guess and grows in steps up to the bound. No
-decompression context is shared or kept: cramjam makes one per call, so threads do not meet in one.
+A batch does not state its decompressed size, and a kilobyte can become gigabytes. So no library allocates as it likes
+here: gzip gets a maximum size; snappy states its size, which is checked first; lz4 and zstd write into our own buffer,
+which starts at an estimate and grows in steps up to the bound. No decompression context is shared or kept: cramjam
+makes one per call, so threads do not share one.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _INT: Final = struct.Struct(">i")
 
 _SMALLEST_GUESS: Final = 16 * 1024
 _MEMBER: Final = 128
-"""Bytes that a gzip member gets first; then twice as many each time."""
+"""First buffer size for a gzip member; doubled each time."""
 _LEVELS: Final = {"gzip": 6, "lz4": 1, "zstd": 3}
-"""Kafka's defaults, except lz4: its level 9 takes many times as long here for a few per cent."""
+"""Kafka's defaults, except lz4: its level 9 takes many times as long for a few per cent less."""
 
 
 def _library() -> Any:
@@ -44,13 +44,13 @@ def _library() -> Any:
 
 
 if getattr(sys, "_is_gil_enabled", lambda: True)():
-    # Now, not when the first batch waits for it. Where there is no lock, a cramjam that does not declare that it can do
-    # without brings the lock back for the whole process: there the first batch in one of its codecs loads it.
+    # Loaded now, so that the first batch need not wait. On a free-threaded Python, a cramjam that does not declare
+    # support would switch the global lock on for the process: there the first batch loads it.
     _library()
 
 
 class CodecError(ValueError):
-    """Bytes that the codec does not accept."""
+    """The codec refused the bytes."""
 
 
 def codec_id(name: str) -> int:
@@ -70,7 +70,7 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
 
     Args:
         codec: 1 gzip, 2 snappy, 3 lz4, 4 zstd (0 copies).
-        level: the codec's own level; None takes a sane one. snappy has none.
+        level: the codec's own level; None takes a good default. snappy has no levels.
     """
     name = CODECS[codec]
     if level is None:
@@ -131,8 +131,8 @@ def _too_large(codec: str, limit: int, size: int | None = None) -> RecordTooLarg
 def _gunzip(data: memoryview, limit: int) -> bytes:
     """All members of the stream, one after the other; mostly there is one.
 
-    zlib copies what it is given beyond the end of a member, so those after the first get their bytes by and by:
-    otherwise a stream of empty members, 20 bytes each, is copied once for each of them.
+    zlib copies what it is given beyond the end of a member, so later members are fed in steps. Otherwise a stream of
+    empty members, 20 bytes each, would be copied once per member.
     """
     parts: list[bytes] = []
     size = at = 0
@@ -234,21 +234,24 @@ def _zstd_size(data: memoryview) -> int | None:
 
 
 _ratio = {"lz4": 4.0, "zstd": 6.0}
-"""What the last frames without a stated size grew to: the first guess for the next. A race here costs one retry."""
+"""The size that the last frames without a stated size needed: the first estimate for the next.
+
+A race here costs one retry.
+"""
 
 
 def _grow(codec: str, data: memoryview, stated: int | None, limit: int) -> Buffer:
     """Decompress into buffers of growing size, up to ``limit``.
 
-    A failure may mean a buffer that is too small or bytes that are damaged, and the library tells them apart
-    only in words. So each failure grows the buffer, and only at the bound the words decide: damaged bytes are
-    rare, and a batch called damaged because a message was worded anew would be worse.
+    A failure may mean a buffer that is too small or bytes that are damaged, and the library distinguishes them only by
+    the text of its error. So each failure grows the buffer, and the text decides only at the bound: damaged bytes are
+    rare, and calling a good batch damaged because a text has changed would be worse.
     """
     cramjam = _library()
     into = cramjam.lz4.decompress_into if codec == "lz4" else cramjam.zstd.decompress_into
     if stated is not None and stated > limit:
         raise _too_large(codec, limit, stated)
-    # A stated size may lie; memory is taken as far as the bytes may plausibly reach, the rest on demand.
+    # A stated size may be wrong: take memory for a plausible size first, and the rest on demand.
     size = stated if stated is not None else int(len(data) * _ratio[codec]) + _SMALLEST_GUESS
     size = min(max(size, 1), limit)
     while True:

@@ -1,9 +1,9 @@
-"""One partition's bytes of one fetch response, read lazily: the same walk feeds record objects and columns.
+"""One partition's bytes of one fetch response, read lazily: one walk serves record objects and columns.
 
 Compiled as it stands; the types of the fields are in the .pxd file.
 
 APPLICATION thread. It is a cursor (`_native/records.pyx`), which reads records and goes from one ordinary batch to
-the next; what else there can be between batches is here. Records and columns copy out of the bytes and never hold
+the next; the other things between batches are handled here. Records and columns copy out of the bytes and never hold
 them: `close` gives them back at once.
 """
 
@@ -63,28 +63,28 @@ MAX_BATCH_BYTES: Final = 128 * 1024 * 1024
 class FetchedRecords(Cursor):
     """The records of one partition in one fetch response.
 
-    `take` and `take_columns` may be mixed. Records before a damaged one come first; the error is raised by the
-    call that has nothing else to give, and again by every call after it.
+    `take` and `take_columns` may be mixed. Records before a damaged one come first; the error is raised by the first
+    call that has no record left to return, and by every later call.
 
     Args:
         data: the bytes as the response has them; not changed, and not held after `close` or the last record.
         topic: name of the topic. partition: its partition.
         fetch_offset: the offset that was asked for; records below it (a batch may begin earlier) are stepped over.
         check_crcs: whether checksums are verified (CRC-32C over the batch as it came).
-        max_batch_bytes: bound on what one compressed batch may become.
+        max_batch_bytes: bound on the decompressed size of one batch.
         aborted: for read_committed, the response's aborted transactions as (producer id, first offset);
             None returns the records of aborted transactions too.
 
     Attributes:
         next_offset: offset after the last record handed out; control batches, aborted and compacted ones that
-            follow it are stepped over.
-        leader_epoch: epoch of the leader that wrote the last batch below `next_offset`, as far as it was opened or
-            stepped over; None before the first, or unknown.
-        after: bytes of the batches that were opened or stepped over.
+            follow it are skipped.
+        leader_epoch: epoch of the leader that wrote the last batch below `next_offset` that was opened or skipped; None
+            before the first, or if unknown.
+        after: bytes of the batches that were opened or skipped.
         unpackings: how many batches were decompressed since `tally`.
-        unpack_room: once batches were decompressed to so many bytes since `tally`, no further one is: what was taken
-            is returned first. One always is.
-        taken_bytes: what the records of the last `take` occupied in their batches.
+        unpack_room: once batches have been decompressed to this many bytes since `tally`, no further batch is: the
+            records taken are returned first. One batch always is.
+        taken_bytes: bytes that the records of the last `take` occupied in their batches.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class FetchedRecords(Cursor):
         self._max_batch_bytes = max_batch_bytes
         self._aborted = AbortedTransactions(aborted) if aborted is not None else None
         self._fields: tuple[int, ...] | None = None
-        """The header of the batch that comes next, at `after`, if it has records to give."""
+        """The header of the next batch, at `after`, if it has records to return."""
         self._retained = 0
         self._error: LocalError | None = None
         self._is_closed = False
@@ -124,16 +124,16 @@ class FetchedRecords(Cursor):
             f"<FetchedRecords {self.topic}-{self.partition} next {self.next_offset}, {state} of {self._size}>"
         )
 
-    # --- what there is
+    # --- the state
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing more will come: no record, and no error."""
+        """Whether neither a record nor an error is left."""
         return self._is_closed or (self._error is None and self._fields is None and self.remaining == 0)
 
     @property
     def is_packed(self) -> bool:
-        """Whether the next record lies in a batch that is still to be decompressed."""
+        """Whether the next record is in a batch that is not decompressed yet."""
         fields = self._fields
         return fields is not None and not self.remaining and bool(fields[5] & COMPRESSION)
 
@@ -143,13 +143,13 @@ class FetchedRecords(Cursor):
         return self._retained
 
     def tally(self) -> tuple[int, int, int]:
-        """Of what was decompressed since this was called last: how many batches, their bytes, those of the largest."""
+        """Returns (batches, bytes, largest batch) decompressed since the last call."""
         told = self.unpackings, self._unpacked, self._largest
         self.unpackings = self._unpacked = self._largest = 0
         return told
 
     def close(self) -> None:
-        """Let go of all bytes. Calls after it raise `ClosedError`."""
+        """Release all bytes. Later calls raise `ClosedError`."""
         self._is_closed = True
         self._let_go()
 
@@ -167,8 +167,8 @@ class FetchedRecords(Cursor):
         """Up to ``max_records`` records (all that are left when negative); empty when there are none.
 
         Args:
-            max_bytes: stop after the record with which they take so many bytes of their batches.
-            unpacks: False: stop before a batch that is to be decompressed.
+            max_bytes: stop after the record with which they reach this many bytes of their batches.
+            unpacks: False: stop before a batch that must be decompressed.
 
         Raises:
             CorruptRecordError: the bytes at `next_offset` are damaged. UnsupportedRecordFormatError: an old format.
@@ -200,9 +200,9 @@ class FetchedRecords(Cursor):
         Args:
             max_records: bound on the rows in all; all that are left when negative.
             columns: names of the columns to make, of `ALL_COLUMNS`.
-            max_bytes: stop after the row with which keys and values reach this size, wanted or not, or headers do that
-                are wanted.
-            unpacks: as of `take`.
+            max_bytes: stop after the row with which keys and values (asked for or not) and the headers that are asked
+                for reach this size.
+            unpacks: as for `take`.
 
         Raises:
             as `take`.
@@ -232,7 +232,7 @@ class FetchedRecords(Cursor):
     # --- the walk over batches
 
     def settle(self, has_given: bool) -> None:
-        """After records were read: past the batch, when it is used up. Errors beyond it are kept if ``has_given``."""
+        """After records were read: move past the batch if it is used up. With ``has_given`` a later error is kept."""
         if self.remaining:
             return
         self.next_offset = max(self.after_offset, self.next_offset)
@@ -241,14 +241,14 @@ class FetchedRecords(Cursor):
         self._step_over(has_given)
 
     def _fail(self, error: LocalError, has_given: bool) -> None:
-        """Keep an error for the next call when records go out first, else raise it; nothing is read any more."""
+        """Keep an error for the next call if records are returned first, else raise it; nothing more is read."""
         self._error = error
         self._let_go()
         if not has_given:
             raise error
 
     def fail_in_batch(self, error: RecordFormatError, has_given: bool) -> None:
-        """As `settle`, where the next record cannot be read."""
+        """As `settle`, when the next record cannot be read."""
         self._fail(self._corrupt(error, self.after_offset), has_given)
 
     def _corrupt(self, reason: ValueError | str, resume: int | None = None) -> CorruptRecordError:
@@ -258,13 +258,13 @@ class FetchedRecords(Cursor):
         return error
 
     def _text(self, reason: object, resume: int | None = None) -> str:
-        """What, where and what to do; ``resume`` is the first offset beyond the trouble, where that is known."""
+        """The error: its cause, place and remedy; ``resume`` is the first offset after the damage, if known."""
         where = f"{self.topic}-{self.partition} at offset {self.next_offset}"
         past = f"seek to {resume}" if resume is not None else "seek past them"
         return f"{where}: {reason}. The position stays here; to go on without these records, {past}"
 
     def _step_over(self, has_given: bool) -> None:
-        """Walk to the next batch that has records to give; its header is kept, its records are not opened."""
+        """Walk to the next batch that has records to return; its header is kept, its records are not opened."""
         self._fields = None
         try:
             if not self._walk():
@@ -273,7 +273,7 @@ class FetchedRecords(Cursor):
             self._fail(error, has_given)
 
     def _walk(self) -> bool:
-        """Step over batches without records for the application; False at the end of the complete ones."""
+        """Skip batches without records for the application; False at the end of the complete ones."""
         data, end = self._bytes, self._size
         assert data is not None
         while end - self.after > MAGIC_AT:
@@ -295,7 +295,7 @@ class FetchedRecords(Cursor):
                 return True
             if _behind(fields) > self.next_offset:
                 self.next_offset = _behind(fields)
-                # Its offsets are of this epoch, although they give no record.
+                # Its offsets belong to this epoch, although they have no record.
                 self.leader_epoch = fields[2] if fields[2] >= 0 else None
             self.after = after
         return False
@@ -305,7 +305,7 @@ class FetchedRecords(Cursor):
         return self.after + fields[1] + LOG_OVERHEAD
 
     def _has_records(self, fields: tuple[int, ...]) -> bool:
-        """Whether the batch at `after` has records for the application; keeps the books of open transactions."""
+        """Whether the batch at `after` has records for the application; tracks open transactions."""
         attributes, producer_id = fields[5], fields[9]
         last_offset = fields[0] + fields[6]
         aborted = self._aborted
@@ -318,7 +318,7 @@ class FetchedRecords(Cursor):
         return not attributes & CONTROL and fields[12] > 0 and last_offset >= self.next_offset
 
     def _checked(self, fields: tuple[int, ...]) -> memoryview:
-        """What the checksum of the batch at `after` covers, once it was verified."""
+        """The bytes that the checksum of the batch at `after` covers; verifies it first."""
         assert self._bytes is not None
         covered = self._bytes[self.after + CRC_FROM : self._end(fields)]
         if self._check_crcs and crc32c(covered) != fields[4]:
@@ -326,7 +326,7 @@ class FetchedRecords(Cursor):
         return covered
 
     def _open(self, has_given: bool, unpacks: bool) -> bool:
-        """Make sure that there is a batch to read; False when there may be none, or an error comes later."""
+        """Open the next batch if none is open; False when there is none, or when an error is raised later."""
         if self.remaining:
             return True
         if self._error is not None:

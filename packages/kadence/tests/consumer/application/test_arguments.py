@@ -35,7 +35,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a class": (lambda c: c.subscribe("t", listener=Async), r"Async is a class; give an object: Async\(\)"),
     "a pattern of bytes": (lambda c: c.subscribe(re.compile(b"t")), "a pattern of topics is a str, not b't'"),
     "no pattern": (lambda c: c.subscribe(SubscriptionPattern(5)), "is made of a str, not 5"),  # type: ignore[arg-type]
-    "no callback": (lambda c: c.commit_async(None, 5), r"takes \(offsets, error\) is wanted, not 5"),
+    "no callback": (lambda c: c.commit_async(None, 5), r"must be a function of \(offsets, error\), not 5"),
     "topics that are bytes": (
         lambda c: c.subscribe(b"t"),
         r"topics are names, such as 'orders' or .*, not b't'",
@@ -45,8 +45,11 @@ REFUSED: dict[str, tuple[Any, str]] = {
         lambda c: c.assign_topics(re.compile("t")),
         "topics are names, .*, not re",
     ),
-    "no partitions": (lambda c: c.assign(None), "partitions are several, .*, or one; not None"),
-    "a name to commit": (lambda c: c.commit("t"), "can be committed, not 't'"),
+    "no partitions": (lambda c: c.assign(None), "partitions must be one partition, or several .*, not None"),
+    "a name to commit": (
+        lambda c: c.commit("t"),
+        "commit\\(\\) takes a mapping of offsets, or records, not 't'",
+    ),
     "no reason": (lambda c: c.enforce_rebalance(5), "a reason is a str, not 5"),
 }
 

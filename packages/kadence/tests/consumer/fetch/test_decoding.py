@@ -286,7 +286,7 @@ def test_a_dead_letter_that_its_topic_never_takes_is_told_so_behind_what_came_be
         with served.faults.error(ProduceRequest, INVALID_RECORD):
             assert values(subject.poll(PATIENCE)) == [0, 1, 2, 3, 4]
             with pytest.raises(
-                DeadLetterError, match=r"INVALID_RECORD.*; no repetition mends that: seek\(\) past"
+                DeadLetterError, match=r"INVALID_RECORD.*; trying again will not help: seek\(\) past"
             ):
                 subject.poll(PATIENCE)
             subject.seek(PARTITION, 7)

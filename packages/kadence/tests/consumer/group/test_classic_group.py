@@ -308,7 +308,7 @@ def test_what_a_static_member_gave_up_before_it_was_killed_finds_its_owner(leads
         a.restart()
         assert group.settle() < 10
         assert [len(each.owned) for each in (a, b, new)] == [1, 1, 1]
-        assert causes(a)[-1].startswith("nobody has t-")
+        assert causes(a)[-1].startswith("no member has t-")
 
 
 @pytest.mark.parametrize("strategy", ["cooperative-sticky", RANGE])
@@ -326,7 +326,7 @@ def test_a_static_member_that_comes_back_with_more_topics_gets_them(strategy: st
         a.kill()
         a.restart()
         assert group.settle() < 10
-        assert causes(a) == ["first join", "nobody has t-0, t-1"]
+        assert causes(a) == ["first join", "no member has t-0, t-1"]
 
 
 def test_a_static_leader_gets_the_partitions_that_were_made_while_it_was_down() -> None:
@@ -338,7 +338,7 @@ def test_a_static_leader_gets_the_partitions_that_were_made_while_it_was_down() 
         group.add_partitions("t", 3)
         a.restart()
         assert group.settle() < 10
-        assert causes(a) == ["first join", "nobody has t-2"]
+        assert causes(a) == ["first join", "no member has t-2"]
 
 
 def test_fenced_static_member_gives_up_for_good() -> None:

@@ -96,11 +96,11 @@ def custom(bench: Bench) -> SyncGroupRequest | None:
     ("gives", "words"),
     [
         (ZeroDivisionError("my bug"), "failed: ZeroDivisionError"),
-        (None, "None is no dict"),
+        (None, "None is not a dict"),
         ({"stranger": []}, "no member 'stranger'"),
-        ({"m-1": [("t", 0)]}, "no TopicPartition"),
-        ({"m-1": TopicPartition("t", 0)}, "no TopicPartition"),
-        ({"m-1": 5}, "no TopicPartition"),
+        ({"m-1": [("t", 0)]}, "is not a TopicPartition"),
+        ({"m-1": TopicPartition("t", 0)}, "is not a TopicPartition"),
+        ({"m-1": 5}, "is not a TopicPartition"),
         ({"m-1": [TopicPartition("t", 4)]}, "does not exist"),
         ({"m-1": [TopicPartition("u", 0)]}, "does not read 'u'"),
     ],
@@ -175,7 +175,7 @@ def test_assignor_that_does_not_end_is_told_of_once(caplog: pytest.LogCaptureFix
         bench.ship.poll(bench.now)
     told = [each.getMessage() for each in caplog.records if "has been running" in each.getMessage()]
     assert told == [
-        "the assignor 'cooperative-sticky' has been running for 10 s: the whole group waits for it"
+        "the assignor 'cooperative-sticky' has been running for 10 s; the whole group is waiting for it"
     ]
     bench.ask(SyncGroupRequest)
 

@@ -34,7 +34,7 @@ def test_two_members_share_and_the_one_that_stays_takes_all() -> None:
         one.stop()
         assert group.until(lambda: two.held == ALL) <= 1 + INTERVAL_S + 1
         group.run(1)
-        assert causes(two)[-1] == "the coordinator assigned anew"
+        assert causes(two)[-1] == "the coordinator made a new assignment"
 
 
 def test_kip_1263_who_joins_asks_every_second_for_what_the_broker_did_not_have_at_once() -> None:

@@ -172,7 +172,7 @@ def test_an_assignment_that_comes_after_a_changed_subscription_is_put_down_to_it
     bench.answer(bench.beat(), 2)
     bench.answer(bench.beat(), 3, {"t": [0]})
     bench.serve()
-    assert bench.causes[-2:] == ["subscription changed", "the coordinator assigned anew"]
+    assert bench.causes[-2:] == ["subscription changed", "the coordinator made a new assignment"]
 
 
 def test_a_topic_dropped_and_taken_again_goes_on(bench: Bench) -> None:
@@ -206,7 +206,7 @@ def test_c5_what_goes_waits_for_the_application_and_what_stays_flows(bench: Benc
     bench.answer(request, 2, {"t": [0, 3]})
     assert bench.serve() == [("AssignPartitions", partitions("t", 3))]
     assert said(bench.beat()) == {"owned": own(0, 3)}
-    assert bench.causes == ["first join", *["the coordinator assigned anew"] * 2]
+    assert bench.causes == ["first join", *["the coordinator made a new assignment"] * 2]
 
 
 def test_what_comes_is_added_after_what_goes_is_given_up(bench: Bench) -> None:

@@ -113,7 +113,7 @@ def test_nothing_is_told_of_an_assignment_as_long_as_nothing_of_it_has_a_name(be
     bench.metadata.cluster = FakeMetadata({"t": 4}).cluster
     bench.sent()
     assert bench.serve() == [("AssignPartitions", partitions("t", 0))]
-    assert bench.causes == ["first join", "the coordinator assigned anew"]
+    assert bench.causes == ["first join", "the coordinator made a new assignment"]
 
 
 def test_a_topic_that_is_deleted_before_it_had_a_name_is_not_asked_for_any_more(bench: Bench) -> None:

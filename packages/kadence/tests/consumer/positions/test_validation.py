@@ -101,7 +101,7 @@ def test_kip320_truncation_goes_on_where_the_logs_part_and_says_what_was_lost(
     current = world.state().shared_partition.current()
     assert current is not None
     assert (current.offset, current.leader_epoch) == (7, 5)
-    assert "records 7 to 9, which were read, are not in it any more" in caplog.text
+    assert "records 7 to 9, which were read, are no longer in the log" in caplog.text
     assert world.errors() == []
 
 

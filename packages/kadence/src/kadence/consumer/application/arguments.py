@@ -52,10 +52,10 @@ NO_CAP = 2**31 - 1
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
 Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
-"""What calls take that speak of partitions: several, or one."""
+"""Argument of calls for partitions: several, or one."""
 
 Partition = TopicPartition | tuple[str, int]
-"""What calls take that speak of one partition."""
+"""Argument of calls for one partition."""
 
 # The keys of a Mapping are not covariant, so each type of keys is named by itself.
 Start = int | OffsetAndMetadata
@@ -84,7 +84,7 @@ _FLAGS: Final = {re.ASCII: "a", re.IGNORECASE: "i", re.MULTILINE: "m", re.DOTALL
 
 
 def given(**settings: Any) -> dict[str, Any]:
-    """The settings that a caller gave, without those that are None."""
+    """The settings that the caller passed, without those that are None."""
     return {name: value for name, value in settings.items() if value is not None}
 
 
@@ -93,7 +93,7 @@ def cap(max_records: int | None, default: int) -> int:
     chosen = default if max_records is None else max_records
     if chosen == -1:
         return NO_CAP
-    # A check against a protocol costs as much as a hundred records, and nearly all are plain numbers.
+    # Checking against a protocol costs as much as a hundred records, and nearly all callers pass an int.
     if type(chosen) is not int and not isinstance(chosen, SupportsIndex):
         raise TypeError(f"max_records is a whole number, not {chosen!r}")
     if not 1 <= chosen <= NO_CAP:
@@ -104,15 +104,15 @@ def cap(max_records: int | None, default: int) -> int:
 
 
 def text(given: str, what: str) -> str:
-    """A text that can be sent.
+    """A string that can be encoded as UTF-8.
 
     Raises:
-        ValueError: UTF-8 cannot write it.
+        ValueError: UTF-8 cannot encode it.
     """
     try:
         given.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"{what} is not one that UTF-8 can write: {given!r} ({error.reason})") from None
+        raise ValueError(f"{what} cannot be encoded as UTF-8: {given!r} ({error.reason})") from None
     return given
 
 
@@ -136,13 +136,13 @@ def topic_names(topics: str | Iterable[str]) -> frozenset[str]:
     for name in names:
         if not _TOPIC_NAME.fullmatch(topic_name(name)) or name in (".", ".."):
             raise InvalidTopicError(
-                f"{name!r} is no topic name: 1 to 249 of letters, digits, '.', '_' and '-' (not '.' or '..')"
+                f"{name!r} is not a topic name: use 1 to 249 letters, digits, '.', '_' or '-', and not '.' or '..'"
             )
     return frozenset(names)
 
 
 def pattern_of(pattern: re.Pattern[Any]) -> str:
-    """The text of a compiled pattern, its flags in it."""
+    """The text of a compiled pattern, with its flags inline."""
     text = pattern.pattern
     if not isinstance(text, str):
         raise TypeError(f"a pattern of topics is a str, not {text!r}")
@@ -153,14 +153,14 @@ def pattern_of(pattern: re.Pattern[Any]) -> str:
 
 
 def is_among(topic: str, names: Collection[str] | None, pattern: str | None) -> bool:
-    """Whether a subscription has this topic: by its name, or by a pattern that the client matches."""
+    """Whether a subscription includes this topic: by name, or by a pattern that the client matches."""
     if names:
         return topic in names
     return pattern is not None and re.fullmatch(pattern, topic) is not None
 
 
 def listener_of(given: object, *, awaits: bool) -> AsyncRebalanceListener | None:
-    """A listener, or an object that can do all that one can. ``awaits``: its methods may be coroutine functions."""
+    """A listener, or an object with all of its methods. ``awaits``: these may be coroutine functions."""
     if given is None:
         return None
     if isinstance(given, type):
@@ -179,7 +179,7 @@ def callback_of(given: object, *, awaits: bool) -> Callable[..., Any] | None:
     if given is None:
         return None
     if not callable(given):
-        raise TypeError(f"callback: a function that takes (offsets, error) is wanted, not {given!r}")
+        raise TypeError(f"callback must be a function of (offsets, error), not {given!r}")
     _check_awaited("the callback", given, awaits=awaits)
     return given
 
@@ -191,7 +191,7 @@ def _check_awaited(what: str, given: object, *, awaits: bool) -> None:
 
 def partition_of(given: object) -> TopicPartition:
     """One partition, given as such or as a pair."""
-    # The usual case first: to ask for an instance of `SupportsIndex` takes ten times as long as all the rest.
+    # The usual case first: isinstance with `SupportsIndex` takes ten times as long as all the rest.
     if (
         type(given) is TopicPartition
         and type(given.topic) is str
@@ -213,11 +213,9 @@ def columns_of(columns: Sequence[str] | None, *, headers: bool) -> tuple[str, ..
     if columns is None:
         return ALL_COLUMNS if headers else OWN_COLUMNS
     if headers:
-        raise ValueError(
-            "headers=True adds to the columns that are made without a choice; name headers in columns="
-        )
+        raise ValueError("headers=True applies only without columns=; name 'headers' in columns= instead")
     if isinstance(columns, str):
-        raise TypeError(f"a list of names is wanted, such as [{columns!r}], not {columns!r}")
+        raise TypeError(f"columns must be a list of names, such as [{columns!r}], not {columns!r}")
     return _known_columns(tuple(columns))
 
 
@@ -237,13 +235,13 @@ def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
     """Partitions without repetition, in the order given."""
     if isinstance(partitions, TopicPartition):
         return (partitions,)
-    # A text is not taken apart into letters: it is no partition, and refused as what it is.
+    # A string is not split into letters: it is refused as a whole.
     given: object = partitions
     if isinstance(given, str):
         return (partition_of(given),)
     if not isinstance(given, Iterable):
         raise TypeError(
-            f"partitions are several, such as [TopicPartition(topic, number)], or one; not {given!r}"
+            f"partitions must be one partition, or several such as [TopicPartition(topic, number)], not {given!r}"
         )
     return tuple(dict.fromkeys(map(partition_of, partitions)))
 
@@ -251,7 +249,7 @@ def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
 def ranges(
     partitions: Assignable,
 ) -> tuple[dict[TopicPartition, tuple[int, int | None]], dict[TopicPartition, int | None]]:
-    """Where reading is to begin, and where to end (None: nowhere), of the partitions that were given with an offset."""
+    """Start and end (None: no end) of the partitions that were given with an offset."""
     starts: dict[TopicPartition, tuple[int, int | None]] = {}
     ends: dict[TopicPartition, int | None] = {}
     given = partitions if isinstance(partitions, Mapping) else {}
@@ -264,9 +262,7 @@ def ranges(
             raise ValueError(f"{partition}: a range is (start, end), not {value!r}")
         start, end = target(value[0]), _whole(value[1], "the end of a range", _INT64)
         if end < start[0]:
-            raise ValueError(
-                f"{partition}: a range must not end before it begins, as ({start[0]}, {end}) does"
-            )
+            raise ValueError(f"{partition}: a range must not end before it starts: ({start[0]}, {end})")
         starts[partition], ends[partition] = start, end
     return starts, ends
 
@@ -287,7 +283,7 @@ def time_of_topics(given: object, name: str = "start") -> int | None:
 
 
 def target(offset: object) -> tuple[int, int | None]:
-    """Where to read from, and the epoch of what came before if it is known."""
+    """The offset to read from, with the epoch of the record before it if known."""
     if isinstance(offset, OffsetAndMetadata):
         checked = _offset(offset)
         return checked.offset, checked.leader_epoch
@@ -297,7 +293,7 @@ def target(offset: object) -> tuple[int, int | None]:
 
 
 def timestamps_of(timestamps: Timestamps) -> dict[TopicPartition, int]:
-    """Times to look offsets up for."""
+    """Times whose offsets are to be looked up."""
     found = {}
     for key, timestamp in timestamps.items():
         partition = partition_of(key)
@@ -306,11 +302,11 @@ def timestamps_of(timestamps: Timestamps) -> dict[TopicPartition, int]:
 
 
 def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadata] | None:
-    """Offsets to commit; of records the one after the last of each partition, of `Records` their next offsets."""
+    """Offsets to commit: for records the offset after the last of each partition, for `Records` their next offsets."""
     if offsets is None:
         return None
     if type(offsets) is Record:
-        # Programs commit each record, and to ask for an instance of a protocol takes longer than all the rest.
+        # Programs commit each record, and isinstance with a protocol takes longer than all the rest.
         partition = TopicPartition(offsets.topic, offsets.partition)
         return {partition: OffsetAndMetadata(offsets.offset + 1, offsets.leader_epoch)}
     if isinstance(offsets, Mapping):
@@ -319,20 +315,20 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
         return offsets.next_offsets()
     whatever: object = offsets
     if isinstance(whatever, str) or not isinstance(whatever, Iterable):
-        raise TypeError(f"a mapping of offsets, or records, can be committed, not {whatever!r}")
+        raise TypeError(f"commit() takes a mapping of offsets, or records, not {whatever!r}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for record in offsets:
         try:
             partition = TopicPartition(record.topic, record.partition)
         except AttributeError:
-            raise TypeError(f"a mapping of offsets, or records, can be committed, not {record!r}") from None
+            raise TypeError(f"commit() takes a mapping of offsets, or records, not {record!r}") from None
         if partition not in found or found[partition].offset <= record.offset:
             found[partition] = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
     return found
 
 
 def _offset(at: object) -> OffsetAndMetadata:
-    """An offset to commit or to read from, with what belongs to it."""
+    """An offset to commit or to read from, with its epoch and metadata."""
     if not isinstance(at, OffsetAndMetadata):
         return OffsetAndMetadata(_whole(at, "a committed offset", _INT64))
     _whole(at.offset, "an offset", _INT64)
@@ -347,7 +343,7 @@ def _offset(at: object) -> OffsetAndMetadata:
 
 
 def _whole(given: object, what: str, most: int) -> int:
-    """A whole number from 0 on, of Python's or of another library's type."""
+    """A whole number, 0 or more, as an int or another library's integer type."""
     if not isinstance(given, SupportsIndex):
         raise TypeError(f"{what} is a whole number, not {given!r}")
     number = index(given)

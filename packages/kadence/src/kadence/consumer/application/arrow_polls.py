@@ -1,6 +1,6 @@
-"""Polls for tables, loaded with the first of them: what a table's rows wait for, and what becomes of it when it fails.
+"""Polls for tables, loaded with the first of them: waiting for a table's rows, and undoing a table that failed.
 
-What a table was made of is put back whenever it is not returned, so the next poll has it again (C7, C9). Application
+Whenever a table is not returned its rows are put back, so the next poll returns them (C7, C9). Application
 side.
 """
 
@@ -33,7 +33,7 @@ class ArrowPolls:
         self._clock = clock
         self._values: tuple[str, ArrowValues] | None = None
         self._pending: AnswerPendingError | LettersPendingError | None = None
-        """What the rows wait for that a poll has put back."""
+        """The answer for which the rows that a poll has put back must wait."""
         self._pending_of: tuple[TopicPartition, ...] = ()
         """The partitions whose next rows wait for an answer."""
 
@@ -70,7 +70,7 @@ class ArrowPolls:
                     core.polls.cut(partition, offset)
                 return table
             except AnswerPendingError as pending:
-                # Other tasks may commit what was taken while this one waits.
+                # Other tasks may commit the taken rows while this one waits.
                 core.polls.put_back(begun)
                 self._pending = pending.with_traceback(None)
                 self._pending_of = tuple(partition for partition, _ in chunks)
@@ -88,14 +88,17 @@ class ArrowPolls:
                 core.polls.note_raised(self._arrow_values(value).raised_for, error)
                 raise
             except Exception as error:
-                # Out of memory, or a registry that is away: the rows are still to come.
+                # Out of memory, or the registry cannot be reached: the next poll must return these rows.
                 core.polls.put_back(begun)
                 if isinstance(error, KafkaError):
                     core.polls.note_raised((partition for partition, _ in chunks), error)
                 raise
 
     def _answered(self, until: int) -> Waits[bool]:
-        """Wait for what the next rows need. False: it is not there in time. Raises the error that came in its place."""
+        """Wait for the answer that the next rows need.
+
+        False: it did not come in time. Raises the error if that came.
+        """
         while (pending := self._pending) is not None:
             if pending.is_over:
                 self._pending = None
@@ -115,7 +118,7 @@ class ArrowPolls:
         return True
 
     def _arrow_values(self, kind: str) -> ArrowValues:
-        """Made at the first use, and anew for another format."""
+        """Created at the first use, and again for another format."""
         if self._values is None or self._values[0] != kind:
             self._values = kind, ArrowValues(self._config, self._core.polls.decoding, kind)
         return self._values[1]

@@ -1,10 +1,10 @@
-"""Values of `poll_arrow` as typed columns, and what becomes of rows whose value is bad. Application side.
+"""Values of `poll_arrow` as typed columns, and the handling of rows whose value is bad. Application side.
 
-The deserialiser of values decodes them, a whole table at once. What is bad is treated as in a poll, by
+The deserialiser of values decodes them, a whole table at once. A bad value is handled as in a poll, by
 ``deserialization.errors``: with ``raise`` a table ends before the first bad record of each partition, and a poll raises
-once it would be the first; with ``skip`` bad rows are left out; with ``dead-letter`` they are left out once their
-topic has acknowledged them, and the other rows wait for that. Where the topic refuses them, or the registry does not
-answer, a table ends as with ``raise``.
+once it would be the first; with ``skip`` bad rows are left out; with ``dead-letter`` they are left out once their topic
+has acknowledged them, and the other rows wait for that. Where the topic refuses them, or the registry does not answer,
+a table ends as with ``raise``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLACE: Final = ("topic", "partition", "offset")
 
 
 class LettersPendingError(Exception):
-    """Rows are bad, and on their way to the dead letter topic. The table is to be taken again after that."""
+    """Bad rows are being written to the dead letter topic. Take the table again after that."""
 
     def __init__(self, values: ArrowValues, deliveries: list[Delivery]) -> None:
         super().__init__("dead letters are on their way")
@@ -51,7 +51,7 @@ class LettersPendingError(Exception):
         return all(delivery.done for delivery in self._deliveries)
 
     def settle(self) -> None:
-        """Note those that are acknowledged, and those that are refused: `ArrowValues.decoded` raises for these."""
+        """Record which are acknowledged, and which are refused: `ArrowValues.decoded` raises for the latter."""
         for delivery in self._deliveries:
             self._values.delivered(delivery)
 
@@ -60,7 +60,7 @@ class ArrowValues:
     """Decodes the column ``value`` of a consumer's tables.
 
     Args:
-        decoding: counts the bad rows that are left out. kind: what the application asked for.
+        decoding: counts the bad rows that are left out. kind: the format that the application asked for.
 
     Raises:
         ConfigError: the consumer's deserialiser of values is not of this kind.
@@ -81,14 +81,14 @@ class ArrowValues:
         self._raises = config.deserialization_errors == "raise"
         self._writes_letters = config.deserialization_errors == "dead-letter"
         self._settled: dict[TopicPartition, set[int]] = {}
-        """Offsets that the dead letter topic has, and whose rows are still to be passed over."""
+        """Offsets of rows that the dead letter topic has acknowledged and the next table must skip."""
         self._refused: dict[TopicPartition, tuple[int, DeadLetterError]] = {}
-        """The first bad record of a partition whose letter was refused, until that was raised."""
+        """The first bad record of each partition whose dead letter was refused, until that has been raised."""
         self.raised_for: tuple[TopicPartition, ...] = ()
-        """The partitions whose refused letters `decoded` raised for last."""
+        """The partitions with refused dead letters in the last error of `decoded`."""
 
     def needed(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The columns to poll for those that are asked for. A dead letter has all of its record."""
+        """The columns to poll, given those asked for. A dead letter contains the whole record."""
         if self._writes_letters:
             return (*names, *(name for name in ALL_COLUMNS if name not in names))
         return (*names, *(name for name in ("value", "headers", *_PLACE) if name not in names))
@@ -100,9 +100,9 @@ class ArrowValues:
 
         Raises:
             RecordDeserializationError: no good record comes before the bad ones.
-            DeadLetterError: none comes before those whose letters were refused. The next call sends them again.
-            SchemaRegistryError: none comes before those whose schemas the registry does not give.
-            LettersPendingError: the table is to be taken again once bad rows are dead letters.
+            DeadLetterError: none comes before those whose dead letters were refused. The next call sends them again.
+            SchemaRegistryError: none comes before those whose schemas the registry did not return.
+            LettersPendingError: take the table again once the bad rows are dead letters.
         """
         index = table.column_names.index("value")
         values, *beside = (table[name].combine_chunks() for name in ("value", *self._columns.beside))
@@ -126,13 +126,13 @@ class ArrowValues:
     def _with_letters(
         self, table: pa.Table, typed: pa.Table, bad: dict[int, str]
     ) -> tuple[pa.Table, dict[TopicPartition, int]]:
-        """Typed rows without bad ones, once these are dead letters, and up to the first whose letter is refused."""
+        """Typed rows without the bad ones, which are dead letters by then; ends before a refused one."""
         unsettled: dict[TopicPartition, list[BadRecord]] = {}
         settled: list[tuple[TopicPartition, int]] = []
         refused: dict[TopicPartition, int] = {}
         for row in sorted(bad):
             partition, offset = _place(table, row)
-            # What is behind a refused one is read again.
+            # Rows after a refused one are read again.
             if partition in refused:
                 continue
             if offset in self._settled.get(partition, ()):
@@ -155,7 +155,7 @@ class ArrowValues:
         return kept, refused
 
     def delivered(self, delivery: Delivery) -> None:
-        """Note what the dead letter topic has, or that it has refused it."""
+        """Record whether the dead letter topic has acknowledged or refused it."""
         record = delivery.bad[0].record
         partition = TopicPartition(record.topic, record.partition)
         try:

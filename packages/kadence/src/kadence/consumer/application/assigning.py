@@ -1,6 +1,6 @@
-"""Assignment by hand: what of it the network thread is told. Application side.
+"""Manual assignment: the events for the network thread. Application side.
 
-What was sent takes effect even when the wait for its answer is interrupted. The application is shown it when the call
+An event takes effect even when the wait for its answer is interrupted. The application sees the change when the call
 returns, or by the next poll (C16).
 """
 
@@ -43,7 +43,7 @@ def add(
 
 
 def remove(core: Core, partitions: tuple[TopicPartition, ...], deadline: int) -> Waits[None]:
-    """Read these no more, and the others on."""
+    """Stop reading these, and keep reading the others."""
     yield from core.hand_over(m.RemovePartitions, deadline, partitions=partitions)
     core.known.look()
 

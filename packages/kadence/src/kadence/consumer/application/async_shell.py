@@ -1,11 +1,11 @@
 """The asyncio shell: how a consumer's calls wait on an event loop. Application side.
 
-The same generators as under threads (`calls`), the same network thread behind the shared state. Nothing here blocks
-the loop, and nothing runs in a thread pool. Several tasks may be inside at once (a poll that waits, a commit
-beside it), because every step between two awaits runs alone; only a second poll is refused.
+It runs the same generators as the thread shell (`calls`) and uses the same network thread. Nothing here blocks the
+loop, and nothing runs in a thread pool. Several tasks may be inside at once (a poll that waits, a commit beside it),
+because every step between two awaits runs alone; only a second poll is refused.
 
-Progress (B4) means here that the *loop* turns: while a poll waits, a timer on the loop says so. A loop that
-something blocks says nothing, and that is processing.
+Progress (B4) means here that the *loop* turns: while a poll waits, a timer on the loop reports it. A blocked loop
+reports nothing, and that time counts as processing.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 __all__ = ["AsyncShell"]
 
 _TICKS_PER_INTERVAL = 20
-"""How often a turning loop says so, in each processing timeout."""
+"""How often a turning loop reports progress in each processing timeout."""
 
 
 class _LoopSignal:
     """The shared state's signal for tasks of an event loop: each change wakes all that wait.
 
-    The loop watches a descriptor where the signal has one, which is raised without the interpreter. It refers to
-    nothing else: the loop or the network thread keeps it, and would keep a consumer that nobody closed.
+    If the signal has a descriptor, which is raised without the interpreter, the loop watches that. It refers to nothing
+    else: the loop or the network thread keeps it alive, and would otherwise keep an unclosed consumer alive.
     """
 
     is_held: ClassVar[bool] = False
@@ -49,12 +49,12 @@ class _LoopSignal:
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
         self._waiting: set[asyncio.Event] = set()
-        # What the loop watches; below 0: nothing.
+        # The descriptor that the loop watches; below 0: none.
         self._shown = -1
         self.move_to(asyncio.get_running_loop())
 
     def move_to(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wake the tasks of this loop from now on; those of the one that has ended wait no more."""
+        """Wake the tasks of this loop from now on; an earlier loop has ended, and its tasks with it."""
         self._unwatch()
         self.loop = loop
         self._waiting.clear()
@@ -69,12 +69,12 @@ class _LoopSignal:
         self._signal.enter()
 
     def end(self) -> None:
-        """The consumer is closed. What little may still change wakes by the loop alone."""
+        """The consumer is closed. The few changes still possible wake tasks through the loop alone."""
         self._unwatch()
         self._wake_all()
 
     def end_soon(self) -> None:
-        """As `end`, on any thread: nobody has the consumer any more."""
+        """As `end`, on any thread: the consumer is no longer referenced."""
         if self._shown >= 0:
             # The loop may have been closed before.
             with contextlib.suppress(RuntimeError):
@@ -109,7 +109,7 @@ class _LoopSignal:
         try:
             self.loop.call_soon_threadsafe(self._wake_all)
         except RuntimeError:
-            # The loop was closed before the consumer: nobody waits on it any more.
+            # The loop was closed before the consumer: no task waits on it any more.
             self._signal.waiting = False
 
     def _wake_all(self) -> None:
@@ -125,8 +125,8 @@ class AsyncShell(async_shell.AsyncShell):
         asyncio.CancelledError,
         GeneratorExit,
     )
-    """What ends a poll before it has taken any record. A cancelled or collected task notices at an await, and between
-    taking records and returning them there is none.
+    """What ends a poll before it has taken any record. A cancelled or collected task notices that at an await, and
+    there is none between taking records and returning them.
     """
 
     def __init__(self, core: ClientCore, client_state: ClientState, clock: Clock) -> None:
@@ -166,7 +166,7 @@ class AsyncShell(async_shell.AsyncShell):
         self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside
     ) -> Totals:
         """Carry `AsyncConsumer.process`."""
-        # Most consumers do not need it.
+        # Imported here because most consumers do not need it.
         from kadence.work.driver import process_on_loop
 
         inside = self._core.inside(self._entered, producers, aside)
@@ -186,7 +186,7 @@ class AsyncShell(async_shell.AsyncShell):
             return await self.run(call)
 
     async def close(self, call: Waits[None], deadline: int) -> None:
-        """Carry the call that closes the consumer. It ends what other tasks do inside; `process` ends in order.
+        """Run the call that closes the consumer. Calls of other tasks end; `process` ends in order.
 
         Once the consumer's own loop has ended, another one may close it.
 
@@ -198,7 +198,7 @@ class AsyncShell(async_shell.AsyncShell):
             if self._signal.loop.is_running() and not self._core.exchange.closed:
                 call.close()
                 raise ConcurrentAccessError(
-                    "this consumer belongs to another event loop, which still runs: close it there"
+                    "this consumer belongs to another event loop, which is still running: close it there"
                 )
             self._signal.move_to(running)
         elif (
@@ -207,7 +207,7 @@ class AsyncShell(async_shell.AsyncShell):
             # `process` waits for its callback, and that for this call.
             and not self._core.is_in_callback()
         ):
-            # It commits what is done, which it could not once this is closed.
+            # It commits its finished records, which it could not once this is closed.
             self._core.stop()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_seconds(deadline, self._clock.now_ms())):
@@ -227,7 +227,7 @@ class AsyncShell(async_shell.AsyncShell):
         finally:
             progress.leave_callback(self._clock.now_ms())
         if self.forked:
-            # The call would wait for a network side that is not there.
+            # The call would wait for a network side that does not exist.
             raise forked_error("consumer")
 
 
@@ -239,7 +239,7 @@ class _Working(NamedTuple):
 
 
 class _Polling:
-    """See `AsyncShell.polling`. A poll whose task has ended (by Ctrl-C, which may come anywhere) no longer counts."""
+    """See `AsyncShell.polling`. A poll whose task was ended by Ctrl-C, which may come anywhere, no longer counts."""
 
     def __init__(self, shell: AsyncShell) -> None:
         self._shell = shell
@@ -258,7 +258,7 @@ class _Polling:
         working = self._shell._working
         if working is not None and working.task is not self._task:
             raise ConcurrentAccessError(
-                "process() of this consumer is under way in another task, and alone polls until it has returned"
+                "process() of this consumer is running in another task, and only it may poll until it has returned"
             )
         outer = self._outer = self._shell._polling
         if outer is not None and outer._task is not self._task and not outer._is_over:
@@ -266,7 +266,7 @@ class _Polling:
                 "another task is inside poll(); only one task may poll at a time, but other tasks may make other calls"
             )
         self._shell._polling = self
-        # Steps of another task are refused from here on: see `reading.steps`.
+        # Steps of another task are refused from here on: see `fetch._steps`.
         self._shell._client_state.attention.up = True
         if self._task is not None:
             self._shell._core.stalls.task = weakref.ref(self._task)

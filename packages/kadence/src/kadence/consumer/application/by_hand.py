@@ -1,4 +1,4 @@
-"""The calls that assign partitions by hand. Members of groups need none of it. Application side."""
+"""The calls that assign partitions by hand; members of groups do not load it. Application side."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LATEST: Final = -1
 
 
 class ByHand:
-    """What each of these calls does; `Calls` has them under their public names."""
+    """Implements these calls; `Calls` offers them under their public names."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -65,12 +65,12 @@ class ByHand:
             yield from self._assign_ranges(names, timestamp, until, deadline)
             return
         yield from core.auto_commit_now(deadline, processed_only=True)
-        # So that the assignment is there when the call returns, and not with some later poll.
+        # So that the assignment exists when the call returns, and not only after a later poll.
         found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
         places: dict[TopicPartition, int] = {}
         if timestamp is not None and timestamp >= 0:
             partitions = [TopicPartition(name, info.partition) for name in found for info in found[name]]
-            # The end first: what comes before the time is looked up is from then on, too.
+            # The end first: records that arrive before the start time is looked up still belong to the range.
             lasts = yield from looked_up(core, partitions, _LATEST, deadline)
             places = yield from led_to(core, timestamp, lasts, deadline)
         yield from follow(core, names, timestamp, deadline)
@@ -78,7 +78,7 @@ class ByHand:
             by = add_ms(core.clock.now_ms(), core.config.default_api_timeout_ms)
             yield from core.seek(core.known.shared_partition(partition), offset, None, by)
         if timestamp == _LATEST:
-            # Where the end is must be known before the caller writes anything.
+            # The end must be known before the caller writes anything.
             for partition in tuple(core.known.partitions):
                 yield from core.placed(partition, deadline)
 
@@ -99,7 +99,7 @@ class ByHand:
         starts: dict[TopicPartition, int] = {}
         if timestamp is not None:
             firsts = lasts if timestamp == _LATEST else (yield from led_to(core, timestamp, lasts, deadline))
-            # What begins after its end is done before it begins.
+            # A range that begins after its end is empty.
             starts = {p: min(firsts[p], ends[p]) for p in partitions}
         places = {p: (at, None) for p, at in starts.items()}
         yield from assign(core, tuple(partitions), places, ends, deadline)

@@ -1,8 +1,8 @@
 """The first record at or after a time, by the records' own times. Application side.
 
-Brokers find the marker that ends a transaction by time, too, and its time is the broker's clock. So in topics of
-transactions, with records that are older than that, what ListOffsets finds may lie before the record that is meant, and
-never behind it. From there on we read until the record comes. Mostly it is the first one.
+Brokers find the marker that ends a transaction by time, too, and its time is the broker's clock. So in topics with
+transactions and older records, the offset from ListOffsets may lie before the wanted record, but never after it. We
+read from there until the record comes. Usually it is the first one.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def first_records(
     found: Mapping[TopicPartition, int | None],
     ends: Mapping[TopicPartition, int],
 ) -> Waits[dict[TopicPartition, int]]:
-    """Of each partition the offset of the first record at or after its time; without those that have none.
+    """For each partition that has one, the offset of the first record at or after its time.
 
-    Nothing is committed for it. The consumer has no assignment afterwards that is worth anything.
+    Nothing is committed. The consumer's assignment afterwards is of no use.
 
     Args:
-        times: ms since 1970. found: what brokers tell for them. ends: where to stop looking.
+        times: ms since 1970. found: the offsets that brokers returned for them. ends: where to stop looking.
 
     Raises:
-        KafkaTimeoutError: nothing came for default.api.timeout.ms.
+        KafkaTimeoutError: no record came for default.api.timeout.ms.
     """
     firsts: dict[TopicPartition, int] = {}
     starts = {p: (at, None) for p, at in found.items() if at is not None and at < ends[p]}
@@ -60,7 +60,9 @@ def first_records(
             if chunks:
                 until = add_ms(now, patience)
             elif now >= until:
-                raise KafkaTimeoutError("the records that times lead to were not read in time")
+                raise KafkaTimeoutError(
+                    "the first records at or after the given times could not be read in time"
+                )
         yield from assign(core, (), {}, {}, add_ms(clock.now_ms(), patience))
     finally:
         commits.is_automatic = is_automatic
@@ -70,9 +72,9 @@ def first_records(
 def led_to(
     core: Core, timestamp: int, lasts: Mapping[TopicPartition, int], deadline: int
 ) -> Waits[dict[TopicPartition, int]]:
-    """Where a timestamp of ListOffsets leads to, and never beyond ``lasts``: nothing is so late where no record is.
+    """Start of reading for a timestamp of ListOffsets, at most ``lasts``: no record is later than that.
 
-    A record may have come since those were looked up, and be what the time leads to.
+    A record that arrived after ``lasts`` was looked up may be the first at or after the time.
     """
     found = yield from looked_up(core, tuple(lasts), timestamp, deadline)
     if timestamp >= 0:
@@ -83,7 +85,7 @@ def led_to(
 def looked_up(
     core: Core, partitions: Sequence[TopicPartition], timestamp: int, deadline: int
 ) -> Waits[dict[TopicPartition, int]]:
-    """What brokers tell for a timestamp of ListOffsets (−1 latest, −2 earliest, or ms); without what has no answer."""
+    """The offsets that brokers find for a timestamp of ListOffsets (−1 latest, −2 earliest, or ms)."""
     if not partitions:
         return {}
     found = yield from core.call(m.ListOffsets, deadline, timestamps=dict.fromkeys(partitions, timestamp))

@@ -1,13 +1,13 @@
-"""What an application gives to be called: rebalance listeners, callbacks of commits, interceptors. Application side.
+"""Functions that the application provides: rebalance listeners, commit callbacks, interceptors. Application side.
 
 All of them run on the application's thread.
 
 `Rebalancing` takes the application's steps of a rebalance (C5): callbacks, and the commit before partitions go. The
-network side asks for them (`CallbackNeeded`), and each is answered by `CallbackDone`, whatever the callback raised.
+network side asks for them (`CallbackNeeded`), and each gets a `CallbackDone`, even if the callback raised.
 They run inside poll(), unsubscribe() and close().
 
-Interceptors (KIP-42) see what is returned and what is committed; they are for tracing, auditing and filtering. An
-exception in one is logged and does not end the call, as in Kafka's client. Positions and commits count all records
+Interceptors (KIP-42) see the returned records and the committed offsets; they are for tracing, auditing and filtering.
+An exception in one is logged and does not end the call, as in Kafka's client. Positions and commits count all records
 that were fetched for the poll, whatever an interceptor returns.
 """
 
@@ -99,14 +99,14 @@ class AsyncRebalanceListener(Protocol):
 log = logger("kadence.consumer")
 
 _inside: Final[ContextVar[tuple[m.CallbackNeeded, ...]]] = ContextVar("inside", default=())
-"""What the code that runs is called for. Tasks that a callback makes, and waits for, are inside it as well."""
+"""The callback that is running. Tasks that a callback creates and awaits are inside it as well."""
 
 
 class Interceptor:
     """Subclass it, or write a class with some of these methods, and give it with ``interceptors=[...]``.
 
     The methods run on the thread that polls, inside poll(), iteration, commit() and close(); they are never coroutines.
-    What `Consumer.poll_arrow` returns is not intercepted.
+    The tables of `Consumer.poll_arrow` are not intercepted.
     """
 
     def on_consume(self, records: Records[Any, Any]) -> Records[Any, Any]:
@@ -124,7 +124,7 @@ class Interceptor:
 
 
 class SeesRecords(Protocol):
-    """Has the first of an interceptor's methods."""
+    """An object with `on_consume`."""
 
     def on_consume(self, records: Records[Any, Any], /) -> Records[Any, Any] | None:
         """As `Interceptor.on_consume`; None changes nothing."""
@@ -132,7 +132,7 @@ class SeesRecords(Protocol):
 
 
 class SeesCommits(Protocol):
-    """Has the second one."""
+    """An object with `on_commit`."""
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], /) -> object:
         """As `Interceptor.on_commit`."""
@@ -140,7 +140,7 @@ class SeesCommits(Protocol):
 
 
 class SeesClose(Protocol):
-    """Has the third one."""
+    """An object with `close`."""
 
     def close(self) -> object:
         """As `Interceptor.close`."""
@@ -150,14 +150,14 @@ class SeesClose(Protocol):
 InterceptorLike = (
     SeesRecords | SeesCommits | SeesClose | type[SeesRecords] | type[SeesCommits] | type[SeesClose]
 )
-"""What ``interceptors`` may hold: objects with one of the methods, or classes that are made without arguments."""
+"""Items of ``interceptors``: objects with at least one of the methods, or classes that need no arguments."""
 
 
 class Surplus:
-    """What interceptors gave to a step of an iteration beyond the one record that it returns.
+    """Records that interceptors returned to a step of an iteration in addition to the one that it yields.
 
-    The calls that follow return it first, and mark nothing processed meanwhile. What one of them returned is dropped
-    by the next: until then Ctrl-C can put it back. A seek or a revocation drops all of it.
+    The next calls return these first, and mark nothing processed meanwhile. Records that one call returned are dropped
+    by the next: until then Ctrl-C can put them back. A seek or a revocation drops all of them.
     """
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Surplus:
         self._fetch_epoch = 0
 
     def keep(self, records: list[Record], shared_partition: SharedPartition | None) -> None:
-        """The next calls return these; nothing else is kept. ``shared_partition``: the partition they come from."""
+        """The next calls return these; earlier ones are dropped. ``shared_partition``: the partition they come from."""
         self._returned = 0
         self._shared_partition, self._fetch_epoch = (
             shared_partition,
@@ -187,17 +187,20 @@ class Surplus:
         return taken
 
     def put_back(self, *, polled: bool) -> None:
-        """What the call under way took did not reach the caller. ``polled``: it was a poll, which will come again."""
+        """The records taken by the current call did not reach the caller.
+
+        ``polled``: it was a poll, which will be repeated.
+        """
         self._returned = 0
         if polled:
             self._records = []
 
 
 class Interceptors:
-    """The chain, in the order given. `intercept` calls those that see records.
+    """The chain of interceptors, in the order given. `intercept` calls those with `on_consume`.
 
     Attributes:
-        consuming: those that do. surplus: what an iteration has not returned yet.
+        consuming: those. surplus: records that an iteration has not returned yet.
     """
 
     def __init__(self, chain: Sequence[Any], shared_state: SharedState) -> None:
@@ -210,14 +213,14 @@ class Interceptors:
         return intercept(self, self.consuming, records)
 
     def first(self, records: Records[Any, Any]) -> Record[Any, Any] | None:
-        """The first of what a poll of one returned; what interceptors added to it comes with the next polls."""
+        """The first record of a poll for one; records that interceptors added come with the next polls."""
         found = list(records)
         if len(found) > 1:
             shared_partition = self._shared_state.shared_partitions.get(
                 TopicPartition(found[0].topic, found[0].partition)
             )
             self.surplus.keep(found[1:], shared_partition)
-            # The next poll is no step: it returns them first.
+            # The next poll takes the long way, to return them first.
             self._shared_state.attention.up = True
         return found[0] if found else None
 
@@ -231,13 +234,13 @@ class Interceptors:
             self._call(each, "close")
 
     def failed(self, each: Any, name: str, error: Exception) -> None:
-        """A method of an interceptor has raised this."""
+        """Log the exception of an interceptor's method."""
         log.warning(
             "interceptor %s: %s raised an error, which is ignored", type(each).__name__, name, exc_info=error
         )
 
     def refused(self, each: Any, result: object) -> None:
-        """``on_consume`` has returned something else than records."""
+        """Log that ``on_consume`` returned something other than `Records`."""
         log.warning(
             "interceptor %s: on_consume returned %s instead of Records; the records are used unchanged",
             type(each).__name__,
@@ -275,17 +278,16 @@ class Rebalancing:
         self._clock = clock
         self._known = known
         self._steps: dict[int, tuple[weakref.ref[Waits[None]], Mapping[TopicPartition, SharedPartition]]] = {}
-        """By the number of its callback each call that runs one, until its end is told, and what was known before."""
+        """The calls that run a callback, by its number, until its end is reported; and the assignment before it."""
 
     def serve(self, until: int = FOREVER) -> Waits[None]:
-        """Run what is asked for, and callbacks of commits. The first exception is raised at the end.
+        """Run the callbacks of rebalances and of commits that are due. Raises the first exception at the end.
 
-        Before partitions are revoked what is processed of them is committed. Nobody waits for that here, so a
-        revocation is finished by this one call (B12): the network thread gives the partitions up when the commit has
-        ended.
+        Before partitions are revoked their processed records are committed. This call does not wait for that commit, so
+        it alone finishes a revocation (B12): the network thread gives the partitions up when the commit has ended.
 
         Args:
-            until: when that commit has to be over; its request timeout counts, too.
+            until: deadline of that commit; its request timeout also applies.
         """
         error: BaseException | None = None
         try:
@@ -296,7 +298,7 @@ class Rebalancing:
             if isinstance(event, m.RevokePartitions) and not self._exchange.closing:
                 self._commits.commit_parting(event.partitions, until)
             if isinstance(event, m.AssignPartitions):
-                # Before the step begins: Ctrl-C may end one that has begun, and it is not begun again.
+                # Before the step begins: Ctrl-C may end a step that has begun, and it is not repeated.
                 self._tell_assigned(event)
             step = self._run(event)
             self._steps[event.id] = weakref.ref(step), self._known.partitions
@@ -309,30 +311,33 @@ class Rebalancing:
             raise error
 
     def leave(self, until: int) -> Waits[None]:
-        """As `serve`, while the group is left. From within a callback: the group waits no longer for its end."""
+        """As `serve`, while leaving the group.
+
+        From within a callback: the group no longer waits for that callback's end.
+        """
         for event in tuple(self._exchange.callbacks):
             if any(each is event for each in _inside.get()):
                 self._tell_done(event, None)
         yield from self.serve(until)
 
     def is_inside(self) -> bool:
-        """Whether a callback of this consumer makes the present call."""
+        """Whether the current call was made by a callback of this consumer."""
         return any(each is event for each in _inside.get() for event in self._exchange.callbacks)
 
     def _next(self) -> m.CallbackNeeded | None:
-        """The first one that has not begun. Of those that ended untold (Ctrl-C in the telling) the end is told now."""
+        """The first one that has not begun. Ends that Ctrl-C kept from being reported are reported now."""
         callbacks = self._exchange.callbacks
         if any(isinstance(event, m.LosePartitions) and event.instead_of for event in callbacks):
             left = without_void(callbacks, self._steps)
             kept = {event.id for event in left}
             for event in callbacks:
                 if isinstance(event, m.LosePartitions) and event.id not in kept:
-                    # There is nothing to tell, but the network thread waits for the end of it.
+                    # There is no callback to run, but the network thread waits for its end.
                     self._shared_state.send(m.CallbackDone(event.id, 0, None))
                 elif isinstance(event, m.AssignPartitions) and event.id not in kept and event.finished:
-                    # The partitions are lost again, and nobody is told of them, but there was this rebalance.
+                    # The partitions are lost again, so no callback runs, but the rebalance took place.
                     self._exchange.add_rebalance(event.finished.rebalance)
-            # In one step, so that an interruption finds all of it done or nothing.
+            # In one step, so that an interruption finds either all of it done or nothing.
             callbacks[:] = left
         for event in tuple(callbacks):
             begun = self._steps.get(event.id)
@@ -343,15 +348,15 @@ class Rebalancing:
         return None
 
     def _tell_assigned(self, event: m.AssignPartitions) -> None:
-        """The application is shown the new assignment, and the rebalance that it ends (C16)."""
+        """Show the application the new assignment, and the rebalance that it ends (C16)."""
         self._known.assigned(event.shared_partitions)
         if event.finished is not None:
             self._exchange.add_rebalance(event.finished.rebalance)
 
     def _tell_done(self, event: m.CallbackNeeded, text: str | None) -> None:
-        """Tell the network thread, which ignores a repetition. The background event is kept until it was told."""
+        """Notify the network thread, which ignores a repetition. The background event is kept until then."""
         if event.id not in self._steps:
-            # A call that left the group did, in the midst of it.
+            # A call that left the group meanwhile has done so.
             return
         gave_up = event.partitions if isinstance(event, m.RevokePartitions) else ()
         if not isinstance(event, m.AssignPartitions):
@@ -361,7 +366,7 @@ class Rebalancing:
         del self._steps[event.id]
 
     def _run(self, event: m.CallbackNeeded) -> Waits[None]:
-        """One step. Its end is always told, whatever the callback raised: the group waits for it."""
+        """One step. Its end is always reported, even if the callback raised: the group waits for it."""
         text: str | None = "interrupted"
         try:
             if self.listener is not None:
@@ -387,10 +392,10 @@ class Rebalancing:
 
 
 def without_void(callbacks: Iterable[m.CallbackNeeded], begun: Container[int] = ()) -> list[m.CallbackNeeded]:
-    """Callbacks that wait for their end, without those that the end of a membership made void (B11).
+    """Callbacks whose end is still to be reported, without those that the end of a membership made void (B11).
 
-    What had not begun is left out, and its partitions are told as lost. What a callback that has begun revokes is told
-    once, by that; so is what one revoked that has ended, and waits no more.
+    Callbacks that had not begun are left out, and their partitions are reported as lost. Partitions that a callback
+    revokes are reported once, by that callback, whether it is running or has ended.
     """
     left = list(callbacks)
     for lost in [event for event in left if isinstance(event, m.LosePartitions)]:

@@ -53,7 +53,7 @@ class MemberState:
         return self._calls.stalls()
 
     def health(self) -> Health:
-        """Whether it is alive and ready, and what makes it not so: for the probes of a supervisor.
+        """Whether it is alive and ready, and if not why: for the probes of a supervisor.
 
         Any thread may call it; it sends no request and waits for nothing.
         """
@@ -83,8 +83,8 @@ class MemberState:
         thread and a signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
-            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Give the
-                time that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
+            grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Pass the time
+                that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
                 `ClosedError` two seconds before; one that begins later has two seconds. None: `close` has 30 s, as by
                 default, and calls what their own timeouts allow.
         """
@@ -96,7 +96,7 @@ class MemberState:
         return self._calls.stopping
 
     def _unfinished(self) -> str | None:
-        """What the application works on instead of closing this consumer, and where; None when it does not."""
+        """The work that keeps the application from closing this consumer, and its stack; None when there is none."""
         return self._calls.busy()
 
     _end_means = "leaves the group"
@@ -108,7 +108,7 @@ class MemberState:
     def __reduce__(self) -> NoReturn:
         kind = type(self).__name__
         raise TypeError(
-            f"{kind} has connections and a thread, and cannot be pickled or copied: make one where it is used"
+            f"{kind} has connections and a thread, and cannot be pickled or copied: create one where it is used"
         )
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """The rows of `metrics()`: name, description and how each is read. Application side, any thread.
 
 The names are those of Kafka's own client (consumer-metrics with KIP-1068's queues, consumer-fetch-manager-metrics,
-consumer-coordinator-metrics); what it does not measure is in kadence-consumer-metrics. Reading changes nothing.
+consumer-coordinator-metrics); metrics that it lacks are in kadence-consumer-metrics. Reading changes nothing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def client(shared_state: SharedState) -> Rows:
-    """Of polls, calls and connections: consumer-metrics."""
+    """Rows of polls, calls and connections: consumer-metrics."""
     poll_measures = shared_state.measures.poll_measures
     yield from polls(poll_measures)
     yield Row(
@@ -101,7 +101,7 @@ def traffic(client_state: ClientState) -> Rows:
 
 
 def _queues(client_state: ClientState) -> Rows:
-    """The two directions of the shared state (KIP-1068)."""
+    """Rows of the two queues of the shared state (KIP-1068)."""
     measures = client_state.measures
     for name, what, size, queue in (
         (
@@ -135,7 +135,7 @@ def _queue(name: str, what: str, size: Callable[[], int], queue: Queue) -> Rows:
 
 
 def fetching(measures: Measures) -> Rows:
-    """Of fetches, all topics together."""
+    """Rows of fetches, all topics together."""
     fetches, poll_measures = measures.fetches, measures.poll_measures
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
@@ -169,7 +169,7 @@ def _consumed(name: str, what: str, parts: Callable[[], list[Tally]]) -> Rows:
 
 
 def fetched(topic: TopicFetches) -> Rows:
-    """Of fetches, one topic."""
+    """Rows of fetches, one topic."""
     yield from sizes("fetch-size", "fetched data of the topic", topic.bytes)
     yield Row(
         "records-per-request-avg",
@@ -179,7 +179,7 @@ def fetched(topic: TopicFetches) -> Rows:
 
 
 def taken(topic: TopicPollMeasures) -> Rows:
-    """Of what poll() returned, one topic."""
+    """Rows of the records that poll() returned, one topic."""
     yield from amounts("records-consumed", "records of the topic that poll() returned", topic.records)
     yield from amounts(
         "bytes-consumed", "bytes of fetches of the topic whose records were all returned", topic.bytes
@@ -187,7 +187,7 @@ def taken(topic: TopicPollMeasures) -> Rows:
 
 
 def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows:
-    """Of an assigned partition. ``committed``: the end is that of read_committed, the last stable offset."""
+    """Rows of an assigned partition. ``committed``: read_committed, so the end is the last stable offset."""
 
     def lag(now: int) -> float:
         found = shared_partition.lag(read_committed=committed)
@@ -222,7 +222,7 @@ def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows
 
 
 def membership(shared_state: SharedState) -> Rows:
-    """Rows of classic groups are there in every group."""
+    """Rows of the group; those of the classic protocol exist with either protocol."""
     group, poll_measures = shared_state.measures.group, shared_state.measures.poll_measures
     yield Row(
         "assigned-partitions",
@@ -270,7 +270,7 @@ def heartbeats(group: Group) -> Rows:
 
 
 def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lettered: Read) -> Rows:
-    """Of the whole client, what Kafka's own does not measure."""
+    """Rows of the whole client that Kafka's own client does not have."""
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
@@ -334,12 +334,12 @@ def lateness(client_state: ClientState) -> Rows:
 
 
 def stalls(stalls: Read) -> Rows:
-    """Of the poll timer."""
+    """Rows of the poll timer."""
     yield Row("stalls-total", "Reported stalls: times that the application did not poll for long", stalls)
 
 
 def work(meters: Meters) -> Rows:
-    """Of `Consumer.process`, from its first call on."""
+    """Rows of `Consumer.process`, from its first call on."""
 
     def look(name: str, what: str, read: Callable[[Now], float]) -> Row:
         return Row(name, what, lambda now: read(meters.at(now)))
@@ -390,7 +390,7 @@ def work(meters: Meters) -> Rows:
 
 
 def frontier(meters: Meters, partition: TopicPartition) -> Rows:
-    """Of `Consumer.process`, one assigned partition."""
+    """Rows of `Consumer.process`, one assigned partition."""
     yield Row(
         "work-frontier-lag",
         "Records of the partition from the lowest that is not done to the highest that was read",
@@ -410,11 +410,11 @@ def frontier(meters: Meters, partition: TopicPartition) -> Rows:
         "The offset of the record that runs and holds up the committed offset; -1 when none does",
         stuck,
     )
-    yield Row("work-stuck-seconds", "For how long it has been worked on, all its attempts", seconds)
+    yield Row("work-stuck-seconds", "For how long it has been worked on, over all attempts", seconds)
 
 
 def unfetched(shared_partition: SharedPartition) -> Rows:
-    """Of an assigned partition: since when it has not been fetched, and what a transaction holds back."""
+    """Rows of an assigned partition: since when it has not been fetched, and what a transaction holds back."""
 
     def seconds(now: int) -> float:
         why = shared_partition.why(now)
@@ -422,7 +422,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     def unstable(now: int) -> float:
         end, stable = shared_partition.high_watermark, shared_partition.last_stable_offset
-        # A broker tells the last stable offset to read_committed only.
+        # A broker reports the last stable offset for read_committed only.
         return 0 if end is None or stable is None or stable < 0 else lag(end, stable)
 
     def raised(now: int) -> float:
@@ -447,7 +447,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
 
 def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
-    """Partitions with one reason not to be fetched."""
+    """Rows of one reason for which partitions are not fetched."""
 
     def count(now: int) -> float:
         found = (shared_partition.why(now) for shared_partition in shared_state.shared_partitions.values())
@@ -457,7 +457,7 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
 
 
 def one_cause(measures: Measures, cause: str) -> Rows:
-    """Rebalances of one cause."""
+    """Rows of one cause of rebalances."""
     yield Row(
         "rebalance-cause-total",
         "Rebalances that had the cause",

@@ -1,6 +1,6 @@
-"""`metrics()`: what was measured, under the names that Kafka's own client has for it. Application side, any thread.
+"""`metrics()`: measurements under the names of Kafka's own client. Application side, any thread.
 
-Each row is a name and how to read it from `Measures`; reading changes nothing and asks nobody. Rows of the client
+Each row is a name and how to read it from `Measures`; reading changes nothing and sends no request. Rows of the client
 are made once, those of brokers, topics and partitions when they are first seen. Kafka's semantics hold unless
 docs/metrics.md says otherwise: rates and averages are of the last 30 to 60 s, NaN and −1 mean "never".
 """
@@ -32,7 +32,7 @@ COORDINATOR: Final = "consumer-coordinator-metrics"
 FETCH: Final = "consumer-fetch-manager-metrics"
 NODE: Final = "consumer-node-metrics"
 KADENCE: Final = "kadence-consumer-metrics"
-"""What Kafka's own client does not measure."""
+"""Names of metrics that Kafka's own client does not have."""
 
 
 class Metrics:
@@ -60,7 +60,7 @@ class Metrics:
         return self._table.read(now, self._parts())
 
     def _parts(self) -> Iterator[Part]:
-        """What there is one of for each broker, topic, partition, reason and cause."""
+        """The rows for each broker, topic, partition, reason and cause."""
         shared_state, measures = self._shared_state, self._shared_state.measures
         for node_id, node in measures.network.nodes.items():
             yield node, [(NODE, one_node(node))], {"node-id": node_tag(node_id)}
@@ -94,7 +94,7 @@ class Metrics:
             yield cause, [(KADENCE, metric_rows.one_cause(measures, cause))], {"cause": cause}
 
     def _skipped(self, now: int) -> float:
-        """Nothing is bad where nothing is deserialised."""
+        """Without deserialisers there are no bad records."""
         decoding, work = self._core.polls.decoding, self._core.work
         return (0 if decoding is None else decoding.skipped) + (0 if work is None else work.bad)
 

@@ -39,11 +39,11 @@ class Polls:
     """The polls of one consumer.
 
     Attributes:
-        collector: where they take what was fetched. steps: polls that need nothing but the next record.
+        collector: where they take what was fetched. steps: polls that only take the next record.
         decoding: calls the deserialisers; None: polls return bytes.
         pace: says how many records one poll returns, with max.poll.records=auto.
         is_working: whether `process` takes the records.
-        counted_at: when the poll under way was counted on the fast path, which had nothing for it; -1: it was not.
+        counted_at: when the fast path, which had nothing for it, counted the current poll; -1: it did not.
     """
 
     def __init__(
@@ -90,13 +90,13 @@ class Polls:
         self.decode()
 
     def take_bytes(self) -> None:
-        """Polls call no deserialiser."""
+        """Polls stop calling deserialisers."""
         self._take = self.collector.take_records
         self.decoding = None
         self.steps.decoder = None
 
     def decode(self) -> None:
-        """Polls call the deserialisers, where there are any."""
+        """Polls call the deserialisers again, if there are any."""
         config = self._config
         if config.key_deserializer is not None or config.value_deserializer is not None:
             # Most consumers take bytes.
@@ -106,7 +106,7 @@ class Polls:
             self._take = self.decoding.take
 
     def look_again(self) -> None:
-        """Any thread: what a poll waits for may be there."""
+        """Any thread: wake a poll, whose condition may have been met."""
         self._shared_state.attention.up = True
         self._shared_state.signal.set()
 
@@ -115,18 +115,18 @@ class Polls:
     def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record]]] | None:
         """The fast path of a poll: records from the buffer, without a wait, a hop or a wake (C6).
 
-        None when the ordinary path has something to do: a background event to look at, a commit that is due, a wakeup.
-        A poll that finds nothing of the kind arms the steps (`fetch._steps`) for those that follow it.
+        None when the ordinary path has work: a background event to handle, a commit that is due, a wakeup. A poll that
+        finds none arms the steps (`fetch._steps`) for those that follow it.
         """
         if self.steps.is_taking:
             self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
         attention = shared_state.attention
-        # The steps of the thread that polled before are refused by the attention that is lowered now.
+        # The steps of the thread that polled before are refused by the attention that is lowered here.
         self.collector.steps.take_over()
-        # Of a poll that did not come to its end.
+        # Left over from a poll that was interrupted.
         self.counted_at = -1
-        # First: what changes after this look is seen by the next one.
+        # First: a later change is then seen by the next poll.
         attention.up = False
         if (
             shared_state.background_events
@@ -160,7 +160,7 @@ class Polls:
         self.counted_at = now if chunks is None else -1
         if self.pace is not None:
             self.pace.returns(now, self.collector.returned)
-        # While `process` runs nobody else is to take records: a step does not know whose it is among tasks.
+        # While `process` runs, only it may take records: among tasks a step does not know its caller.
         if chunks and not self.is_working:
             self.collector.arm(now, limit, () if self.decoding is None else self.decoding.held_up())
         return chunks
@@ -171,7 +171,7 @@ class Polls:
         """Records as soon as there are any, serving the group's callbacks meanwhile.
 
         Args:
-            made: makes of them what is returned, once the poll is over.
+            made: turns them into the result, once the poll is over.
         """
         take = self._take
         if self.decoding is not None:
@@ -180,7 +180,7 @@ class Polls:
         return self._poll(deadline, partial(take, limit), made)
 
     def poll_bytes(self, deadline: int, limit: int) -> Waits[list[tuple[TopicPartition, list[Record]]]]:
-        """As `poll`, and no deserialiser or interceptor sees the records."""
+        """As `poll`, but no deserialiser or interceptor sees the records."""
         return self._poll(deadline, partial(self.collector.take_records, limit), list)
 
     def poll_columns(
@@ -198,7 +198,7 @@ class Polls:
             self._refuse_inside_taking()
         shared_state, exchange = self._shared_state, self._exchange
         attention, now = shared_state.attention, self.counted_at
-        # What `poll_buffered` has looked at without finding anything needs no other look while nothing changes.
+        # If `poll_buffered` found nothing, there is no need to look again until something changes.
         has_looked = now >= 0
         if not has_looked:
             now = self._clock.now_ms()
@@ -224,7 +224,7 @@ class Polls:
                     if chunks or self.collector.advanced:
                         break
                     now = self._clock.now_ms()
-                # `process` knows by itself when there is nothing more to read, and waits for what is in work.
+                # `process` notices by itself that there is nothing more to read, and waits for running handlers.
                 is_over = self._chosen.by_hand and not self.is_working and self.is_finished
                 if now >= deadline or is_over or exchange.nudged:
                     break
@@ -239,14 +239,14 @@ class Polls:
             if self.pace is not None:
                 self.pace.returns(now, returned)
             if self._exchange.closed:
-                # By another thread, which could not wait for what ran inside.
+                # By another thread, which could not wait for the code that ran inside.
                 self.collector.drop_all()
         return made(chunks)
 
     def _serve(self) -> Waits[bool]:
-        """What a poll has to do before it takes records. False: it returns none, after `stop` or an unsubscribe()."""
+        """Do the work due before a poll takes records. False: it returns none, after `stop` or an unsubscribe()."""
         shared_state, exchange = self._shared_state, self._exchange
-        # Looked at first: a member that gives up tells why before it waits for a poll.
+        # Checked first: a member that gives up reports the reason before it waits for a poll.
         wants_polled = shared_state.wants_polled
         exchange.take_background_events()
         if exchange.stalled is not None:
@@ -255,7 +255,7 @@ class Polls:
         if exchange.stopping:
             exchange.polled_after_stop()
             return False
-        # A member that gave up comes back when the application was told why, and polls on: not by the poll that tells.
+        # A member that gave up rejoins when the application polls again after the poll that raised the reason.
         if wants_polled and not exchange.owes_a_reason:
             shared_state.wants_polled = False
             shared_state.send(m.Polled(0, 0))
@@ -272,12 +272,12 @@ class Polls:
 
     def _refuse_inside_taking(self) -> None:
         raise IllegalStateError(
-            "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
-            "handler, called it in the midst of that"
+            "poll() cannot be called while another poll of this consumer takes records: a deserialiser, or a signal "
+            "handler, called it from inside that poll"
         )
 
     def _taken(self, take: Callable[[], list[T]]) -> list[T]:
-        """What ``take`` takes. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
+        """The result of ``take``, during which a deserialiser or a signal handler may have closed the consumer."""
         # An interruption between this and the return is followed by `put_back`.
         steps = self.steps
         steps.is_taking = True
@@ -285,7 +285,7 @@ class Polls:
             taken = take()
         except Exception as error:
             if self._exchange.closed and not isinstance(error, KafkaError):
-                # It met what close() has emptied.
+                # It ran into state that close() had cleared.
                 raise ClosedError("this consumer is closed") from None
             raise
         finally:
@@ -306,7 +306,7 @@ class Polls:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all that is assigned are ranges, and all of each was returned: no poll will return anything."""
+        """Whether only ranges are assigned, and all of each was returned: no poll will return anything."""
         shared_partitions = self._shared_state.shared_partitions.values()
         for shared_partition in shared_partitions:
             if shared_partition.end is None or not shared_partition.is_finished:
@@ -319,9 +319,9 @@ class Polls:
         return self.collector.steps.calls
 
     def put_back(self, begun: int | None) -> None:
-        """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
+        """The poll that began after ``begun`` was read did not return: the next one returns its records (C7).
 
-        None: it had not come so far, and took nothing.
+        None: it was interrupted before it took any.
         """
         self.steps.is_taking = False
         if begun is None:
@@ -335,9 +335,9 @@ class Polls:
                 self.pace.returns(self._clock.now_ms(), 0)
 
     def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where partitions stand of which the poll has passed over more than the records that it returns.
+        """Positions of partitions in which the poll has skipped batches beyond the records that it returns.
 
-        Also where ``auto.offset.reset`` has reading begin, once: a transaction commits that, too.
+        Also, once, the offset at which ``auto.offset.reset`` started reading: a transaction commits that, too.
         """
         passed = self.collector.moved()
         if self._commits.told_starts == self._shared_state.starts:
@@ -345,11 +345,11 @@ class Polls:
         return {**self._commits.untold_starts(), **passed}
 
     def note_raised(self, partitions: Iterable[TopicPartition], error: KafkaError) -> None:
-        """The poll under way has put back what it took, and raises for what comes next of these."""
+        """The current poll has put its records back, and raises for the next record of these."""
         for partition in partitions:
             if (shared_partition := self._shared_state.shared_partitions.get(partition)) is not None:
                 shared_partition.note_raised(error, self._clock.now_ms())
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
-        """The poll under way returns rows before this offset only."""
+        """The current poll returns only rows before this offset."""
         self.collector.cut(partition, offset)

@@ -1,23 +1,21 @@
-"""How long an application works between two polls: what follows for the next poll, and what is told of a stall.
+"""How long an application works between two polls: the size of the next poll, and reports of stalls. Application side.
 
-Application side.
-
-`Pace` (A5, max.poll.records=auto) says how many records one poll returns, by what they cost. One round is what the
+`Pace` (A5, max.poll.records=auto) says how many records one poll returns, by their cost. One round is what the
 application does between a poll that returned records and the next poll. No round may take
 longer than the *bound*, a set share of max.poll.interval.ms. A round is sized to take the *aim*, a hundredth of the
-bound. So a round stays inside the bound even when records become a hundred times as dear after its size was chosen. It
-also does when only the last records of a round are dear, so that the mean, by which the next round is sized, hides most
-of it. A tenth of the aim would already make polling itself cost next to nothing.
+bound. So a round stays inside the bound even when records become a hundred times as expensive after its size was
+chosen. It also does when only the last records of a round are expensive, so that the mean, by which the next round is
+sized, hides most of the cost. A tenth of the aim would already make the cost of polling negligible.
 
     the round took longer than the aim      the next returns as many as would have fitted into the aim
     it did not                              up to `_GROWTH` times what this one returned, as far as that fits
 
 The first round is one record, since nothing is known yet; with four times as many each time the sixth has a thousand.
-Growth is bounded by what a round returned, not by what it was allowed: a short round says little of a long one.
+Growth is bounded by the number of records returned, not by the cap: a short round says little about a long one.
 
 `Stalls` (B4) reports that the application did not poll for a set share of the processing timeout. The network thread
-notices, since the application's is busy. It says so by an event and by `SharedState.on_stall`. A
-helper thread of this side then looks where the thread is that should poll, and reports it: once when the stall is
+notices, since the application's is busy. It sends an event and calls `SharedState.on_stall`. A
+helper thread of this side then takes the stack of the thread that should poll, and reports it: once when the stall is
 noticed, once when the group is left because of it, once when the application polls again. Between these there is
 nothing new to report, so there is one share, not a list of them. Keys and values of records are never part of a report.
 """
@@ -43,16 +41,16 @@ from kadence.logs import Lines, OwnThread, logger
 from kadence.types import TopicPartition
 
 if TYPE_CHECKING:
-    # Half of the time that it takes to import a consumer, which threads would pay for nothing.
+    # Imported late: it takes half the time of importing a consumer, and most consumers never need it.
     import asyncio
 
 __all__ = ["HEADROOM", "MOST", "Pace", "Stall", "Stalls"]
 
 HEADROOM: Final = 100
-"""The bound is so many times the aim: how much dearer records may become at once."""
+"""The bound divided by the aim: the factor by which records may become more expensive at once."""
 
 MOST: Final = 10_000
-"""More at once makes nothing cheaper."""
+"""More records at once save nothing."""
 
 _GROWTH: Final = 4
 
@@ -88,7 +86,7 @@ class Pace:
         self._returned_at = now
 
     def _learn(self, count: int, took_ms: int) -> None:
-        # As coarse as the clock: a round of 0 ms may have taken almost 1.
+        # The clock's resolution: a round of 0 ms may have taken almost 1.
         fits = int(count * self._aim_ms / (took_ms + 1))
         if took_ms > self._aim_ms:
             self.cap = max(1, min(fits, self.cap))
@@ -105,7 +103,7 @@ _HISTORY = 100
 """Stalls remembered."""
 
 _DEEPEST = 40
-"""Frames of a stack that are told, the innermost ones."""
+"""How many frames of a stack are reported, the innermost ones."""
 
 _NAMED = 10
 """Partitions named in a line of the log."""
@@ -156,9 +154,9 @@ class Stalls:
     """The stalls of one consumer.
 
     Args:
-        group_id: for the log. look: what is in hand: how many records the last poll returned, and the offsets that
-            are not known to be processed; called on a helper thread.
-        callback: the application's own, stall.report.callback. wall_offset: what makes ms since 1970 of monotonic ms.
+        group_id: for the log. look: returns how many records the last poll returned, and the offsets that are not known
+            to be processed; called on a helper thread.
+        callback: the application's own, stall.report.callback. wall_offset: turns monotonic ms into ms since 1970.
 
     Attributes:
         thread: the thread that polled last (application). Not its ident: those are used again at once.
@@ -182,8 +180,8 @@ class Stalls:
         self._wall_offset = wall_offset
         self._lock = free_lock()
         self._history: list[Stall] = []
-        # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave a lock of it taken, and
-        # the network thread would hang on that; each report has one of its own for the same reason.
+        # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave its lock taken, and the
+        # network thread would hang on that. For the same reason each report has its own lock.
         self._recorded = threading.Lock()
 
     def history(self) -> tuple[Stall, ...]:
@@ -192,20 +190,20 @@ class Stalls:
             return tuple(self._history)
 
     def present(self) -> str:
-        """What is in hand, and where the thread is that polled last. Any thread but that one."""
+        """The records in hand, and the stack of the thread that polled last. Any thread but that one."""
         if self.thread is None:
             return "It was not polled yet."
         records, in_hand = self._look()
         return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
 
     def noticed(self, event: Stalled) -> None:
-        """On the network thread: leave it to a helper, whatever it takes."""
+        """On the network thread: pass the report to a helper thread, which may take its time."""
         recorded = self._recorded = threading.Lock()
         recorded.acquire()
         _aside(partial(self._report, recorded), event)
 
     def over(self, now: int, event: Stalled) -> None:
-        """On the application's thread: it polls again."""
+        """On the application's thread, when it polls again."""
         recorded = self._recorded
         if recorded.acquire(timeout=_PATIENCE_S):
             recorded.release()
@@ -280,11 +278,11 @@ class Stalls:
         return None
 
     def _whereabouts(self) -> tuple[str, str]:
-        """The name of the thread that should poll, and where it and its task are."""
+        """The name of the thread that should poll, and the stacks of it and its task."""
         thread = self.thread
         assert thread is not None, "nothing stalls before it polls"
         name = thread.name
-        # Few applications stall.
+        # Imported here because few applications stall.
         from kadence.whereabouts import frames_of
 
         frames = frames_of(thread.ident or 0) if thread.is_alive() else []
@@ -299,11 +297,11 @@ class Stalls:
 
 
 def _aside(work: Callable[[Any], None], subject: Any) -> None:
-    """On a thread of its own: what is called there may take its time. None can be had when the interpreter ends."""
+    """On a thread of its own, which may take its time. No thread can start when the interpreter ends."""
     try:
         OwnThread(target=ThisProcess().call, args=(work, subject), name="kadence-stall-report").start()
     except RuntimeError as error:
-        log.warning("a stall cannot be reported: %s", error)
+        log.warning("cannot report a stall: %s", error)
 
 
 def _whereabouts_of(task: asyncio.Task[object]) -> str:
@@ -313,7 +311,7 @@ def _whereabouts_of(task: asyncio.Task[object]) -> str:
     if task.done():
         return f"Task {name!r}, which polled last, has ended"
     frames: list[tuple[FrameType, int]] = []
-    # The chain of awaits, the outermost first. What the task awaits in the end has no frame of Python.
+    # The chain of awaits, the outermost first. The innermost awaitable has no Python frame.
     inner: Any = task.get_coro()
     with without_collections():
         while inner is not None and len(frames) < _DEEPEST:
@@ -326,7 +324,7 @@ def _whereabouts_of(task: asyncio.Task[object]) -> str:
 
 
 def _stack(frames: Iterable[tuple[FrameType, int]]) -> str:
-    """What a traceback has of these frames, which come with the innermost one first."""
+    """These frames (innermost first) as in a traceback."""
     stack = traceback.StackSummary.extract(itertools.islice(frames, _DEEPEST))
     stack.reverse()
     return "".join(stack.format()).rstrip()

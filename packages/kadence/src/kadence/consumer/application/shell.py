@@ -1,7 +1,7 @@
 """The thread shell: who may enter a consumer, and how its calls wait. Application side.
 
-A core says what a call does; this says how a thread carries it: one owner at a time (C7), none at all
-after fork (C8), waits on the shared state's signal, user code run with the poll timer told of it.
+A core says what a call does; this says how a thread runs it: one owner at a time (C7), no owner after fork (C8), waits
+on the shared state's signal, and the poll timer is informed of user code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logger("kadence.consumer")
 
 
 class Shell(waits.Shell):
-    """Entered with ``with`` by each call: gives the core to this thread, or says at once why not."""
+    """Entered with ``with`` by each call: gives the core to this thread, or raises at once."""
 
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)
     """What ends a poll before it has taken any record: a poll raises its own errors before it takes."""
@@ -71,7 +71,7 @@ class Shell(waits.Shell):
         try:
             acquired = self._lock.acquire(blocking=False)
             if acquired:
-                # Steps, which do not enter, are refused from here on: see `reading.steps`.
+                # Steps, which do not enter, are refused from here on: see `fetch._steps`.
                 self._client_state.attention.up = True
                 if self._core.is_inside_elsewhere():
                     self._lock.release()
@@ -87,15 +87,15 @@ class Shell(waits.Shell):
         return self._core
 
     def polling(self) -> Self:
-        """Entered by each poll. Under threads it is as any other call."""
+        """Entered by each poll. Under threads it is like any other call."""
         return self
 
     def process(self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside) -> Totals:
         """Carry `Consumer.process`."""
-        # Most consumers do not need it.
+        # Imported here because most consumers do not need it.
         from kadence.work.driver import process_on_threads
 
-        # Inside from its beginning to its end: between two of its polls a handler's thread could take records, too.
+        # It is inside from beginning to end: otherwise a handler's thread could take records between two of its polls.
         with self:
             self._is_processing = True
             try:
@@ -112,7 +112,7 @@ class Shell(waits.Shell):
             return self.run(call)
 
     def close(self, call: Waits[None], deadline: int) -> None:
-        """Carry the call that closes the consumer, as soon as no other thread is inside."""
+        """Run the call that closes the consumer, as soon as no other thread is inside."""
         if self.claim(deadline):
             try:
                 self.run(call)
@@ -120,15 +120,15 @@ class Shell(waits.Shell):
                 self.release()
 
     def claim(self, deadline: int) -> bool:
-        """Enter whatever the state, to close; a thread that is inside is made to leave by a wakeup.
+        """Enter in any state, to close; a wakeup makes a thread that is inside leave.
 
-        `process` is made to stop, so that it commits what is done.
+        `process` is made to stop, so that it commits finished records.
         User code that runs inside (a callback, a deserialiser) cannot be made to leave. At the deadline the consumer
         is closed behind its back: the group is left without a commit and without callbacks, and that thread gets
-        `ClosedError` as soon as it comes back.
+        `ClosedError` as soon as it returns.
 
         Returns:
-            Whether the consumer is this thread's now; False when it was closed as said.
+            Whether this thread now owns the consumer; False when it was closed behind that thread's back.
         """
         try:
             acquired = self._lock.acquire(blocking=False)
@@ -163,7 +163,7 @@ class Shell(waits.Shell):
         finally:
             progress.leave_callback(self._clock.now_ms())
         if self.forked:
-            # The call would wait for a network side that is not there.
+            # The call would wait for a network side that does not exist.
             raise forked_error("consumer")
 
     def _refuse(self) -> None:
@@ -173,7 +173,7 @@ class Shell(waits.Shell):
             raise ClosedError("this consumer is closed")
         if self._is_processing:
             raise ConcurrentAccessError(
-                "process() of this consumer is under way on another thread; until it has returned, only stop, wakeup, "
+                "process() of this consumer is running on another thread; until it has returned, only stop, wakeup, "
                 "pause, resume, close and calls that read its state (metrics, not_fetched, …) are allowed"
             )
         raise ConcurrentAccessError(

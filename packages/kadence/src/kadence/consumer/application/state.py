@@ -30,25 +30,25 @@ class ConsumerState(MemberState):
     def subscription(self) -> frozenset[str]:
         """Topics given to `subscribe`; empty for a manual assignment.
 
-        Of a pattern those that match it now, as far as is known yet; where the broker matches (`SubscriptionPattern`),
-        those of which this consumer has partitions.
+        For a pattern: the topics known to match it now. Where the broker matches (`SubscriptionPattern`): those of
+        which this consumer has partitions.
         """
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that are assigned to this consumer, as the last poll, or a callback within it, has told.
+        """The partitions that are assigned to this consumer, as of the last poll, or of the callback that runs in it.
 
-        `group_metadata` and `rebalances` change in the same poll. Of `assign` and its kin the call itself tells;
-        partitions that are made later (`assign_topics`) are here after the next poll.
-        Between polls the group may take some away. Calls that name one of these then have no effect on it, even if it
-        has come back meanwhile, or say that it was lost; the next poll tells (`on_partitions_lost`).
+        `group_metadata` and `rebalances` change in the same poll. `assign` and the calls like it change it at once;
+        partitions that are created later (`assign_topics`) appear after the next poll. Between polls the group may take
+        some away. Calls that name one of these then have no effect on it, even if it has come back meanwhile, or raise
+        that it was lost; the next poll reports it (`on_partitions_lost`).
         """
         return self._calls.assignment()
 
     def pause(self, partitions: Partitions) -> None:
         """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it.
 
-        Beside that, `process` holds back by itself what it has enough of.
+        Independently of this, `process` pauses partitions of which it has read enough ahead.
         """
         self._calls.pause(partitions)
 
@@ -60,11 +60,11 @@ class ConsumerState(MemberState):
         self._calls.resume(partitions)
 
     def finished(self) -> frozenset[TopicPartition]:
-        """The partitions whose range (see `assign`) is done: every record of the range that exists was returned."""
+        """The partitions whose range (see `assign`) is done: every existing record of the range was returned."""
         return self._calls.finished()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` was called for and `resume` was not; not what `process` holds back."""
+        """The partitions that `pause` was called for and `resume` was not; not those that `process` pauses."""
         return self._calls.paused()
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
@@ -74,8 +74,8 @@ class ConsumerState(MemberState):
 
         For every other assigned partition a fetch request is under way. The call sends no request. A topic of
         `subscribe` or `assign_topics` that the cluster does not have is listed, too, with −1 as its partition. So is a
-        partition that is fetched but gives nothing: because polls raise for its next record, or because a transaction
-        has been open for 5 seconds where a read_committed reader stands.
+        partition that is fetched but returns nothing: because polls raise for its next record, or because a transaction
+        has been open for 5 seconds at the position of a read_committed reader.
         """
         return self._calls.not_fetched()
 
@@ -101,7 +101,7 @@ class ConsumerState(MemberState):
     def rebalances(self) -> Sequence[Rebalance]:
         """The last 100 rebalances of this member, oldest first: cause, times, partitions added and removed.
 
-        The poll that tells of the new `assignment` adds the rebalance.
+        The poll that shows the new `assignment` adds the rebalance.
         """
         return self._calls.rebalances()
 

@@ -1,4 +1,4 @@
-"""Client-side assignors of the classic protocol, and the messages in which members speak of them."""
+"""Client-side assignors of the classic protocol, and the messages with subscriptions and assignments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BUILT_IN: dict[str, type[Assignor]] = {
 
 
 def chosen(strategy: Iterable[str | Assignor]) -> tuple[Assignor, ...]:
-    """The assignors of ``partition.assignment.strategy``, in its order: a name's own, or the object itself."""
+    """The assignors of ``partition.assignment.strategy``, in its order; each item is a name or an object."""
     return tuple(BUILT_IN[each]() if isinstance(each, str) else each for each in strategy)
 
 

@@ -1,12 +1,12 @@
-"""What every client-side assignor stands on: the base class, what members say, and racks.
+"""The basis of every client-side assignor: the base class, members' subscriptions, and racks.
 
 An assignor is a pure function that the group's leader runs for all members. It gets the partition counts and each
 member's subscription and nothing else, so it can run on the helper thread and be tested without a group.
 
 `Racks` (KIP-881): members near the partitions that they read, in a rack where one of the replicas is.
-Balance comes first for every assignor; of the ways to be as even, one that reads near is taken. Where racks tell
-nothing (no member says its rack, none of them has a replica, or every partition has one in every rack) all is as
-without them.
+Balance comes first for every assignor; among equally even assignments, one that reads near is chosen. Where racks do
+not help (no member reports its rack, none of them has a replica, or every partition has one in every rack) the result
+is the same as without them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Assignment = dict[str, list[TopicPartition]]
-"""What each member gets, by member id. Every member is in it, with an empty list if it gets nothing."""
+"""The partitions of each member, by member id; an empty list for a member that gets none."""
 
 
 class RebalanceProtocol(enum.IntEnum):
@@ -51,8 +51,8 @@ class MemberSubscription:
     """The subscription of one member, as it was sent in JoinGroup.
 
     Attributes:
-        topics: the topics that it subscribes to. owned: the partitions that it says it owns now.
-        generation: the generation in which it got them; −1: it does not say (KIP-792).
+        topics: the topics that it subscribes to. owned: the partitions that it reports to own now.
+        generation: the generation in which it got them; −1: not reported (KIP-792).
         user_data: the result of its `Assignor.user_data`. rack: its client.rack.
         instance_id: its group.instance.id (KIP-345); None for a dynamic member.
     """
@@ -143,7 +143,7 @@ def in_order(members: Mapping[str, MemberSubscription]) -> list[str]:
 
 
 class Racks:
-    """Who is near what.
+    """Tells which members are near which partitions.
 
     Args:
         partitions: the topics; only `Topics` know where replicas are.
@@ -154,12 +154,12 @@ class Racks:
         self._topics = partitions if isinstance(partitions, Topics) and any(self._members.values()) else None
 
     def near(self, member: str, partition: TopicPartition) -> bool:
-        """Whether the member has a replica in its rack. One that does not say where it is, is near everything."""
+        """Whether the member has a replica in its rack. A member that does not report its rack is near everything."""
         rack = self._members[member]
         return not rack or self._topics is None or rack in self._topics.racks(partition)
 
     def matter(self, topic: str, readers: Iterable[str]) -> bool:
-        """Whether it makes a difference who of the readers gets which partition of the topic."""
+        """Whether it matters which reader gets which partition of the topic."""
         if self._topics is None:
             return False
         places = {self._topics.racks(TopicPartition(topic, n)) for n in range(self._topics[topic])}
@@ -167,7 +167,7 @@ class Racks:
         return len(places) > 1 and any(self._members[reader] in replicated for reader in readers)
 
     def paired(self, partitions: list[TopicPartition], takers: list[str]) -> list[TopicPartition]:
-        """The partitions in such an order that as many as can be are near to their taker, the one at the same place.
+        """The partitions in an order that puts as many as possible near the taker at the same index.
 
         A maximum matching by augmenting paths, of kinds rather than of single ones: partitions with the same racks
         are alike, and so are takers in the same rack.
@@ -222,7 +222,7 @@ class _Pairs:
         entered: Mapping[str, frozenset[str]],
         left_by: Mapping[frozenset[str], str],
     ) -> None:
-        """Along the path that was found, from its end: each rack takes one that the rack before it lets go."""
+        """Move along the path that was found, from its end: each rack takes one partition from the rack before it."""
         while (kind := entered[into]) != racks:
             before = left_by[kind]
             self._held[into].setdefault(kind, []).append(self._held[before][kind].pop())

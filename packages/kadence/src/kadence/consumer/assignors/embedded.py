@@ -1,4 +1,4 @@
-"""The consumer protocol inside JoinGroup and SyncGroup: what members tell each other through the broker.
+"""The consumer protocol inside JoinGroup and SyncGroup: the data that members exchange through the broker.
 
 Each message starts with its own version. Kafka's rule for it is lenient on purpose: a newer version than
 ours is read with the layout we know, because fields are only ever added at the end.
@@ -87,7 +87,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 @parser
 def decode_assignment(data: bytes) -> list[TopicPartition]:
-    """What SyncGroup gave this member. No bytes at all mean no partitions: brokers send that.
+    """This member's assignment from SyncGroup. No bytes mean no partitions: brokers send that.
 
     Raises:
         WireError: these are not the bytes of an assignment.

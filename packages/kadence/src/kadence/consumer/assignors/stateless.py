@@ -1,18 +1,18 @@
-"""Kafka's ``range`` and ``roundrobin``: assignors that do not look at who had a partition before.
+"""Kafka's ``range`` and ``roundrobin``: assignors that ignore the previous owner of a partition.
 
 *range*: of each topic, each member gets one contiguous run of partitions.
 Members with the same subscription get the same partition numbers of every topic, so two topics that are
 partitioned alike can be joined by one member. The price is imbalance: the first members get one partition
-more *of each topic*. Where racks matter (KIP-881) members first take what is near, up to their share, and the rest as
-ever; topics that are partitioned alike and read alike stay so: a number goes to one member in all of them.
+more *of each topic*. Where racks matter (KIP-881) members first take partitions that are near, up to their share, and
+then the rest in the usual way; topics that are partitioned alike and read alike stay so: a number goes to one member in
+all of them.
 
 *roundrobin*: all partitions of all topics are dealt out to the members in turn.
-Members with one and the same subscription get loads that differ by one at most. A member is passed over for
-topics that it does not read, so with unequal subscriptions loads may be far apart; the sticky assignors do better
-there.
+Members with one and the same subscription get loads that differ by one at most. A member is skipped for topics that it
+does not read, so with unequal subscriptions loads may differ widely; the sticky assignors do better there.
 
-Both order members static ones first, by instance id, then by member id, as Kafka orders them, so that mixed groups
-agree whoever leads.
+Both sort members as Kafka does: static ones first, by instance id, then the others by member id. So the result in a
+mixed group does not depend on the leader.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class RangeAssignor(Assignor):
 
 
 class _Shares:
-    """One topic while it is shared out.
+    """One topic during the assignment.
 
     Attributes:
-        free: what nobody has yet, in order. given: to each reader.
+        free: partitions without an owner yet, in order. given: those of each reader.
     """
 
     def __init__(self, topic: str, count: int, readers: tuple[str, ...]) -> None:
@@ -64,7 +64,7 @@ class _Shares:
         self._each, self._more = divmod(count, len(readers))
 
     def room(self, reader: str) -> int:
-        """How many more it may have: its share, and one of those that remain over."""
+        """How many more it may have: its share, and one of the remainder."""
         return max(0, self._each + (self._more > 0) - len(self.given[reader]))
 
     def give(self, reader: str, partitions: Iterable[TopicPartition]) -> None:
@@ -75,7 +75,7 @@ class _Shares:
             self._more -= 1
 
     def fill(self, allowed: Callable[[str, TopicPartition], bool]) -> None:
-        """Each reader in turn takes its run of what is free and allowed."""
+        """Each reader in turn takes its run of the free partitions that it may have."""
         for reader in self.readers:
             run = [partition for partition in self.free if allowed(reader, partition)][: self.room(reader)]
             if run:
@@ -94,7 +94,7 @@ def _take_what_is_near(shares: list[_Shares], racks: Racks) -> None:
 
 
 def _take_in_all(topics: list[_Shares], readers: tuple[str, ...], count: int, racks: Racks) -> None:
-    """Each number to the first reader that has room in all of these topics and is near to it in all of them."""
+    """Give each number to the first reader that has room in all of these topics and is near to it in all of them."""
     hungry = dict.fromkeys(readers)
     for number in range(count):
         for reader in hungry:

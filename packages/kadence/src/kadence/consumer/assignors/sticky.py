@@ -1,30 +1,31 @@
-"""Kafka's ``sticky`` and ``cooperative-sticky``: balanced, and whoever has a partition keeps it where balance allows.
+"""Kafka's ``sticky`` and ``cooperative-sticky``: balanced, and members keep their partitions where balance allows.
 
-*sticky* (KIP-54) is eager: members give everything up before they join, so what they had travels in the user data,
-with the generation in which they got it (KIP-341). Its bytes have no version: an array of topics with their
+*sticky* (KIP-54) is eager: members give everything up before they join, so the user data contains the partitions that
+they had, with the generation in which they got them (KIP-341). Its bytes have no version: an array of topics with their
 partitions, then the generation, which members before Kafka 2.3 leave out.
 
-*cooperative-sticky*: members claim what they own when they join. What is still claimed by a member other
-than the one chosen is given to nobody in this round (KIP-429): its old owner gives it up first, and a second
-round hands it on. Under the eager protocol nothing is claimed when members join, so only balance is left.
+*cooperative-sticky*: members claim what they own when they join. A partition that is still claimed by another member
+than the chosen one is not assigned in this round (KIP-429): its old owner gives it up first, and a second round assigns
+it. Under the eager protocol nothing is claimed when members join, so only balance is left.
 
 `Plan`, of both, is as even as subscriptions permit, and partitions move only for that. Four steps:
 
 1. *Keep.* Each partition stays with the member that claims it; the claim of a higher generation wins, and of
-   two claims of one generation neither does (KIP-792: one of them is a zombie, and nobody can tell which).
+   two claims of one generation neither does (KIP-792: one of them is a zombie, and it is unknown which).
 2. *Fill.* Each free partition goes to the least loaded member that reads its topic; which of a topic's partitions
    to which of them is chosen by rack, where that matters (KIP-881).
-3. *Settle.* As the next step, but only what nobody keeps is moved: so that it is never given where a member would have
-   to let go of another partition for it.
-4. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the
-   shortest. When no such chain is left the loads cannot be made more even: this is the optimal semi-matching
+3. *Settle.* As the next step, but only partitions that no member keeps are moved, so that none goes to a member that
+would have to give up another partition for it. 4. *Balance.* While a chain of moves leads from a member to one with at
+least two partitions less, follow the
+   shortest. When no such chain is left, the loads cannot be made more even: this is the optimal semi-matching
    of Harvey, Ladner, Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal
    subscriptions a chain is a single move. Each chain makes the sum of the squared loads smaller, so it ends.
 
-A cooperative group agrees after two rounds. The first makes a plan that is as even as can be, and everybody gives up
-what the plan gives to others. In the second all that is claimed is part of that plan, and the rest of the plan shows
-that what is free can be given out so that the whole is as even again. *Settle* finds such a way, as an optimal
-semi-matching of the free partitions alone. So no chain is left for *Balance*, and nobody gives up anything more.
+A cooperative group agrees after two rounds. The first makes a plan that is as even as possible, and members give up the
+partitions that the plan gives to others. In the second all claims are part of that plan, and the rest of the plan shows
+that the free partitions can be assigned so that the whole is as even again. *Settle* finds such an assignment, as an
+optimal semi-matching of the free partitions alone. So no chain is left for *Balance*, and no member gives up another
+partition.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def _encode(last: LastAssignment) -> bytes:
 
 
 def _decode(data: bytes | None) -> tuple[list[TopicPartition], int]:
-    """What a member had. Bytes that cannot be read claim nothing: stickiness is no reason to refuse a member."""
+    """The partitions that a member had.
+
+    Unreadable bytes claim nothing: a member is not refused for the sake of stickiness.
+    """
     if not data:
         return [], -1
     try:
@@ -123,7 +127,7 @@ def generation_of(subscription: MemberSubscription) -> int:
 
 
 Claims = Mapping[str, tuple[Iterable[TopicPartition], int]]
-"""What each member says it has, and the generation in which it got that; −1: it does not say."""
+"""The partitions that each member claims, and the generation in which it got them; −1: not reported."""
 
 
 class Plan:
@@ -185,7 +189,7 @@ class Plan:
             yield readers[rank]
 
     def settle(self) -> None:
-        """Balance as far as what nobody keeps allows."""
+        """Balance as far as the partitions that no member keeps allow."""
         if self._kept and len(self._kept) < len(self._owner):
             self._kept_may_move = False
             self.balance()
@@ -236,12 +240,12 @@ class Plan:
         return None
 
     def _may_move(self, giver: str, topic: str) -> bool:
-        # What is kept was given first: if anything else is held of the topic, it stands last.
+        # Kept partitions were given first: any other partition of the topic comes last.
         held = self._held[giver][topic]
         return bool(held) and (self._kept_may_move or next(reversed(held)) not in self._kept)
 
     def _to_move(self, giver: str, topic: str) -> TopicPartition:
-        """Of what may move: one that its reader does not read yet, if there is one; else the last."""
+        """A partition that may move: one that its reader does not read yet, if there is one; else the last."""
         held = self._held[giver][topic]
         for partition in reversed(held):
             if giver not in self._claims.get(partition, ()):
@@ -259,7 +263,7 @@ class Plan:
         self._give(partition, taker)
 
     def made(self) -> Assignment:
-        """Keep, fill, settle, balance: what each member gets."""
+        """Keep, fill, settle, balance: returns the partitions of each member."""
         self.keep()
         self.fill()
         self.settle()
@@ -271,7 +275,7 @@ class Plan:
 
 
 def withhold(plan: Assignment, counts: Mapping[str, int], claims: Claims) -> Assignment:
-    """The plan without what members other than the chosen one still claim (KIP-429).
+    """The plan without partitions that members other than the chosen one still claim (KIP-429).
 
     The old owner sees that it is gone, gives it up and rejoins; then it is free. So no partition ever has two
     owners, whatever the members' timing.
@@ -284,7 +288,7 @@ def withhold(plan: Assignment, counts: Mapping[str, int], claims: Claims) -> Ass
 
 
 def _claimed(counts: Mapping[str, int], claims: Claims) -> dict[TopicPartition, dict[str, int]]:
-    """Who claims each existing partition, with the generation of the claim."""
+    """The members that claim each existing partition, with the generation of the claim."""
     claimed: dict[TopicPartition, dict[str, int]] = {}
     for member, (partitions, generation) in claims.items():
         for partition in partitions:
@@ -294,7 +298,7 @@ def _claimed(counts: Mapping[str, int], claims: Claims) -> dict[TopicPartition, 
 
 
 def _keeps(owner: str, claims: Mapping[str, int]) -> bool:
-    """Whether a plan that chose ``owner`` leaves the partition with its one true owner."""
+    """Whether a plan that chose ``owner`` leaves the partition with its current owner."""
     mine = claims.get(owner)
     return mine is not None and all(mine > other for member, other in claims.items() if member != owner)
 

@@ -1,18 +1,18 @@
 """Fetched bytes → records, a bounded number for each poll (A1, A2, A4). Application side.
 
-Each partition with data has a reader, and the readers stand in a ring. A poll takes greedily from the reader at its
-head until the cap is reached; whoever was served last goes to the end. So a partition with a mountain of data is
-followed by all others before it is served again, and one pass over the ring is enough (KIP-41).
+Each partition with data has a reader, and the readers form a ring. A poll takes greedily from the reader at its head
+until the cap is reached; the reader served last goes to the end. So after a partition with much data all others are
+served before it is served again, and one pass over the ring is enough (KIP-41).
 
-A poll ends after the batch with which what was decompressed for it reaches ``buffer.memory``: a few kB may become
-gigabytes. What is not compressed is bounded by what was fetched.
+A poll ends after the batch with which the bytes decompressed for it reach ``buffer.memory``: a few kB may become
+gigabytes. Uncompressed data is bounded by the fetches.
 
-Only so many batches are decompressed at a time as there is memory for (A6). A reader that has one stays in the ring
+Only as many batches are decompressed at a time as fit into memory (A6). A reader that has one stays in the ring
 until it is used up; one that needs one waits in a line beside the ring meanwhile. So a batch is decompressed once, and
 turns go by whole batches where memory is short.
 
-Nothing is trusted to have been cancelled: data of an old fetch epoch is dropped here, data of a paused or revoking
-partition stays where it is. Positions follow what is returned, never what was fetched.
+Fetches are not relied on to have been cancelled: data of an old fetch epoch is dropped here, and data of a paused or
+revoking partition stays where it is. Positions follow returned records, never fetched ones.
 
 It is compiled; the C types of the fields are in the .pxd file.
 """
@@ -54,13 +54,13 @@ _AHEAD: Final = 256
 """Records decoded at once for small polls: enough that decoding costs each of them little more than itself."""
 
 _FILLED: Final = 32
-"""Readers that decode at once: one step must not wait long for all of them."""
+"""How many readers decode at once: one step must not wait long for all of them."""
 
 _SMALL: Final = 64
 """A poll of more than this decodes what it returns, and no more."""
 
 _IDLE_MS: Final = 5_000
-"""Memory of columns that nobody used for so long is given back, after as long again at most."""
+"""Memory of columns that was unused for this long (s) is released, after as long again at most."""
 
 _NOTHING: Final = memoryview(b"")
 
@@ -71,13 +71,13 @@ class FetchCollector:
     """Collects the records of one poll from the readers of all partitions.
 
     Args:
-        buffer_memory: what may be held in all. unpack_bytes: what batches may be decompressed to while they are read.
-        decoded_bytes: what records decoded ahead may take.
+        buffer_memory: bound on all memory held. unpack_bytes: bound on batches decompressed for reading. decoded_bytes:
+            bound on records decoded ahead.
 
     Attributes:
         advanced: whether a position moved without a record (control, aborted, compacted) in the last take.
-        returned: how many records the last take gave.
-        steps: polls that need nothing but the next record.
+        returned: how many records the last take returned.
+        steps: polls that only take the next record.
     """
 
     def __init__(
@@ -100,12 +100,15 @@ class FetchCollector:
         self._unpacked = 0
         """Bytes to which batches were decompressed for this poll."""
         self._unpacked_ahead = 0
-        """The same for polls to come."""
+        """The same for later polls."""
         self._ring: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
         self._line: OrderedDict[TopicPartition, PartitionReader] = OrderedDict()
-        """Readers that wait for memory to decompress their next batch, and not in the ring; the first gets it first."""
+        """Readers that wait for memory to decompress their next batch, and are not in the ring.
+
+        The first in line is the first to get it.
+        """
         self._is_short = False
-        """Whoever needs memory lines up behind the others."""
+        """A reader that needs memory joins the end of the line."""
         self._void: dict[SharedPartition, int] = {}
         """Fetch epochs whose data is dropped although the network thread has not ended them yet."""
         self._clock = clock = clock or SystemClock()
@@ -119,23 +122,25 @@ class FetchCollector:
         self.advanced = False
         self.returned = 0
         self._passed: dict[SharedPartition, int] = {}
-        """The fetch epochs of those that moved over what is not returned, in this poll, or in others that raised."""
+        """The fetch epochs of partitions that skipped batches that are not returned, in this poll or in earlier ones
+        that raised.
+        """
         self._has_told = False
-        """What was passed is told, once the poll under way returns."""
+        """Skipped batches are reported once the current poll returns."""
         self._taken_in = 0
         """The number of the poll (`Steps.calls`) that ``returned`` is about."""
 
     # ------------------------------------------------------------ polls
 
     def mark_processed(self) -> None:
-        """The application polls again, so what it was given is processed: at least once (D1)."""
+        """The application polls again, so the records that it got are processed: at least once (D1)."""
         if self._has_told:
             self._has_told = False
             self._passed.clear()
         self.steps.mark_processed()
 
     def takes_nothing(self) -> bool:
-        """Whether nothing lies here or in the shared state: then a take is over with this call."""
+        """Whether nothing is left here or in the shared state: then a take ends with this call."""
         shared_state = self.shared_state
         arrivals = shared_state.arrivals
         if (
@@ -206,7 +211,7 @@ class FetchCollector:
             try:
                 items = give(reader, limit)
             except KafkaError as error:
-                # To the end of the ring: one bad partition must not starve the others of their turn.
+                # Move it to the end of the ring: one bad partition must not starve the others.
                 self._to_end(reader)
                 if taken:
                     break
@@ -222,7 +227,8 @@ class FetchCollector:
                 break
         self._is_short = bool(self._line)
         if shared_state.pressing and not taken and any(map(_has_ended, self._readers())):
-            # Whoever polls waits for a fetch, and that for their memory: nobody tells when a range is read to its end.
+            # The poll waits for a fetch, and the fetch for their memory: no event reports that a range was read to its
+            # end.
             self._relieve()
         return taken
 
@@ -250,7 +256,7 @@ class FetchCollector:
             yield from self._next_in_line()
 
     def _next_in_line(self) -> Iterator[PartitionReader]:
-        """Readers that waited for memory, as far as there is some now."""
+        """Readers that waited for memory, as far as there is memory now."""
         self._is_short = False
         for reader in list(self._line.values()):
             if not (self._fits() or self.make_room()):
@@ -270,21 +276,21 @@ class FetchCollector:
             self._ring.move_to_end(reader.partition)
 
     def _line_up(self, reader: PartitionReader) -> None:
-        """It waits for memory, behind those that wait already."""
+        """It waits for memory, behind the readers that wait already."""
         self._ring.pop(reader.partition, None)
         self._line[reader.partition] = reader
 
     def _to_end(self, reader: PartitionReader) -> None:
-        """All others have their turn before it has another one."""
+        """All others have a turn before its next one."""
         self._line.pop(reader.partition, None)
         self._ring[reader.partition] = reader
         self._ring.move_to_end(reader.partition)
 
     def arm(self, now: int, limit: int, held_up: Collection[TopicPartition] = ()) -> None:
-        """The poll of ``limit`` that began at ``now`` had nothing to do but to take records: the next may be steps.
+        """The poll of ``limit`` that began at ``now`` only had to take records: the next ones may be steps.
 
         Partitions take turns, so their decoded records run out together: after a small poll all decode more at once.
-        Those that are ``held_up`` give nothing to steps.
+        Readers that are ``held_up`` serve no steps.
         """
         ring = self._ring
         if limit <= _SMALL:
@@ -305,7 +311,7 @@ class FetchCollector:
     def _release_idle(self) -> None:
         """Memory of large columns that was not used for a while goes back to the system.
 
-        By time, and not where nothing came: the next poll may be about to use it again.
+        By time, and not when a poll was empty: the next poll may be about to use it again.
         """
         now = self._clock.now_ms()
         if now - self._released_at >= _IDLE_MS:
@@ -315,7 +321,7 @@ class FetchCollector:
     # ------------------------------------------------------------ what was returned
 
     def moved(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where partitions stand that moved over what is not returned: bad, aborted or control records."""
+        """Positions of partitions that skipped records that are not returned: bad, aborted or control records."""
         if not self._passed:
             return {}
         self._has_told = True
@@ -329,7 +335,7 @@ class FetchCollector:
         }
 
     def given(self) -> int:
-        """How many records the last poll returned, be it a step or not. Any thread."""
+        """How many records the last poll returned, whether or not it was a step. Any thread."""
         steps = self.steps
         touched = tuple(steps.touched)
         if not touched or steps.calls == self._taken_in:
@@ -341,7 +347,7 @@ class FetchCollector:
         )
 
     def in_hand(self) -> dict[TopicPartition, range]:
-        """Offsets that were returned and that nothing has known to be processed. Any thread."""
+        """Offsets of returned records that are not known to be processed. Any thread."""
         found: dict[TopicPartition, range] = {}
         for place in tuple(self.steps.touched):
             shared_partition = place.shared_partition
@@ -353,16 +359,15 @@ class FetchCollector:
         return found
 
     def put_back(self) -> None:
-        """What this poll has taken never reached the caller (Ctrl-C, a cancelled task): it comes with the next one.
+        """The records of this poll never reached the caller (Ctrl-C, a cancelled task): the next poll returns them.
 
-        When a poll begins all that was returned before is processed, so the processed positions are where it began,
-        even where a truncation has begun another fetch epoch since. All of it may be done again, should it be
-        interrupted, too.
+        When a poll begins all earlier records are processed, so the processed positions are where it began, even if a
+        truncation has begun another fetch epoch since. If this is interrupted, too, it can be repeated as a whole.
         """
         self._has_told = False
         steps = self.steps
         for place in steps.put_back():
-            # Given as columns or let go, or the fetch epoch is another one.
+            # Returned as columns or released, or the fetch epoch has changed.
             shared_partition = place.shared_partition
             if isinstance(place, PartitionReader):
                 place.count_back()
@@ -385,14 +390,14 @@ class FetchCollector:
         steps.touched.clear()
 
     def refetch(self, shared_partition: SharedPartition) -> None:
-        """Drop what is buffered of a partition, now and on its way, and fetch it again from its position."""
+        """Drop a partition's data, buffered or on its way, and fetch it again from its position."""
         at = shared_partition.current()
         if at is None:
             return
         self._reads_on(shared_partition, at, None)
 
     def cut(self, partition: TopicPartition, offset: int) -> None:
-        """The poll under way returns what it took of a partition up to this offset; the next one brings the rest."""
+        """The current poll returns a partition's records up to this offset; the next one returns the rest."""
         shared_partition = self.shared_state.shared_partitions.get(partition)
         at = None if shared_partition is None else shared_partition.current()
         if shared_partition is None or at is None:
@@ -407,9 +412,9 @@ class FetchCollector:
     def _reads_on(
         self, shared_partition: SharedPartition, at: Origin, known: tuple[int, int | None] | None
     ) -> None:
-        """Drop what is buffered, and fetch from there; ``known``: what is processed, if that is less."""
+        """Drop buffered data, and fetch from there; ``known``: the processed position, if that is lower."""
         self._void[shared_partition] = shared_partition.fetch_epoch
-        # Decoded records that are left are fetched again, too.
+        # Remaining decoded records are fetched again, too.
         processed = shared_partition.processed_position()
         if processed is not None:
             shared_partition.processed = processed
@@ -420,7 +425,7 @@ class FetchCollector:
         self.shared_state.send(Seek(0, 0, shared_partition, at.offset, at.leader_epoch, known))
 
     def buffered(self) -> bool:
-        """Whether anything lies here or in the shared state, handed out or not."""
+        """Whether any data is held here or in the shared state, whether or not it may be returned now."""
         self.shared_state.take_arrivals()
         return bool(self._ring or self._line or self.shared_state.completed_fetches)
 
@@ -442,18 +447,18 @@ class FetchCollector:
         self._admit()
         for reader in self._readers():
             self._remove(reader)
-            # The network side keeps it as long as there are cycles.
+            # Reference cycles with the network side may keep this object.
             reader.let_go()
         release_idle(everything=True)
 
-    # ------------------------------------------------------------ what the readers share
+    # ------------------------------------------------------------ shared by the readers
 
     def passed(self, shared_partition: SharedPartition) -> None:
-        """Its position moved, or is about to, over what is not returned: `moved` tells of it."""
+        """Its position moves over records that are not returned: `moved` reports it."""
         self._passed[shared_partition] = shared_partition.fetch_epoch
 
     def ahead(self, limit: int) -> tuple[int, int]:
-        """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more.
+        """How many records to decode for a poll of ``limit``, and how many bytes more than ``limit`` of them may take.
 
         A small poll is followed by others of its kind.
         """
@@ -466,16 +471,16 @@ class FetchCollector:
         return (_AHEAD, room) if room > 0 else (limit, 0)
 
     def has_room(self) -> bool:
-        """Whether one more batch may be decompressed, and nobody waits for that."""
+        """Whether one more batch may be decompressed, and no other reader waits for that."""
         if self._is_short:
             return False
         return not self.shared_state.decompressed_bytes or self._fits()
 
     def make_room(self) -> bool:
-        """Whether a reader that needs memory may have it although there is none.
+        """Whether a reader that needs memory may exceed the bound.
 
         It waits as long as others have something left to read: a batch that they gave up would be decompressed again.
-        After that, what paused partitions were left in the middle of is given up, as much as it takes.
+        After that, batches of paused partitions that were partly read are given up, as many as necessary.
         """
         if self._is_short:
             return False
@@ -493,7 +498,8 @@ class FetchCollector:
     def _fits(self) -> bool:
         """Whether there is memory for one more decompressed batch: for one there always is.
 
-        A reader's last batch counts beside its next one: by the books it is let go of when the next one is there.
+        A reader's last batch counts in addition to its next one: it is released when the next one has been
+        decompressed.
         """
         shared_state = self.shared_state
         held = shared_state.decompressed_bytes
@@ -503,15 +509,18 @@ class FetchCollector:
         )
 
     def unpack_room(self) -> int:
-        """To how many more bytes batches may be decompressed for this poll."""
+        """How many more bytes may be decompressed for this poll."""
         return max(self._buffer_memory - self._unpacked, 0)
 
     def unpacked(self, size: int) -> None:
-        """Batches were decompressed to so many bytes."""
+        """Count decompressed bytes."""
         self._unpacked += size
 
     def weighed(self, before: int, most: int) -> None:
-        """For the metrics. The network thread looks at what is held now and then, and a batch may be gone by then."""
+        """For the metrics.
+
+        The network thread looks at the memory held now and then, and a batch may be gone by then.
+        """
         held, cap = self.shared_state.held_bytes(), self._buffer_memory
         poll_measures = self.shared_state.measures.poll_measures
         poll_measures.most_held = max(poll_measures.most_held, held + most)
@@ -520,12 +529,12 @@ class FetchCollector:
     # ------------------------------------------------------------ the buffer
 
     def _relieve(self) -> None:
-        """buffer.memory is used up, and some of it by partitions that are not handed out now.
+        """buffer.memory is used up, and some of it by partitions that may not be returned now.
 
-        One of them can pin a whole response by a few of its bytes: these are copied out when nobody else needs the
-        arena and that frees at least half of it. So nothing is fetched twice, and a resume finds its records. Only
-        when what is paused is all there is, the largest of it is dropped, to be fetched again after its resume: others
-        must not stand still for it.
+        One of them can pin a whole response by a few of its bytes: these are copied out when nothing else needs the
+        arena and that frees at least half of it. So nothing is fetched twice, and a resume finds its records. Only when
+        nothing but paused data is left, the largest part of it is dropped, to be fetched again after its resume: it
+        must not block other partitions.
         """
         shared_state = self.shared_state
         shared_state.pressed = False
@@ -566,7 +575,7 @@ class FetchCollector:
         return list(chain(self._ring.values(), self._line.values()))
 
     def _remove(self, reader: PartitionReader) -> None:
-        """Give back all that was fetched of it."""
+        """Release all fetched data of it."""
         while reader.fetches:
             reader.finish()
         reader.hold(0)
@@ -574,7 +583,7 @@ class FetchCollector:
         self._line.pop(reader.partition, None)
 
     def _pass_over(self, reader: PartitionReader) -> None:
-        """It gives nothing now. What is of an old fetch epoch is dropped, and its place in the line is for others."""
+        """It returns nothing now. Data of an old fetch epoch is dropped, and the reader leaves the line."""
         while reader.fetches and reader.fetches[0].fetch_epoch != reader.shared_partition.fetch_epoch:
             reader.finish()
         reader.waits = False
@@ -584,7 +593,7 @@ class FetchCollector:
         fetched = self.shared_state.completed_fetches
         ring = self._ring
         while fetched:
-            # Taken out last, and looked for when it stands first again: an interruption loses no fetch.
+            # Removed last, after checking again that it is the first: an interruption loses no fetch.
             item = fetched[0]
             partition = item.shared_partition.partition
             if self._void and self._is_void(item):
@@ -595,7 +604,7 @@ class FetchCollector:
                 continue
             reader = ring.get(partition) or self._line.get(partition)
             if reader is not None and reader.shared_partition is not item.shared_partition:
-                # Lost and assigned again: the old shared partition's data can never be handed out.
+                # Lost and assigned again: the old shared partition's data can never be returned.
                 self._remove(reader)
                 reader = None
             if reader is None:
@@ -621,5 +630,5 @@ class FetchCollector:
 
 
 def _has_ended(reader: PartitionReader) -> bool:
-    """Whether its range was read to the end since its memory was looked at."""
+    """Whether its range was read to the end since its memory was last checked."""
     return reader.shared_partition.is_finished and reader.relieved_at != reader.shared_partition.end

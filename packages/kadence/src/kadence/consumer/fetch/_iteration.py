@@ -1,4 +1,4 @@
-"""Loops over records, each of them a poll of one: a step, or what is slow. Application side.
+"""Loops over records: each iteration is a poll of one, a step or a whole poll. Application side.
 
 It is compiled; the C types of the fields are in the .pxd file.
 """
@@ -22,10 +22,10 @@ __all__ = ["AsyncIteration", "Iteration"]
 @cython.final
 @cython.cclass
 class Iteration:
-    """An endless iterator over records, each of them a poll of one.
+    """An endless iterator over records; each is a poll of one.
 
     Args:
-        slowly: the next record where a step gives none; it may wait.
+        slowly: returns the next record when a step cannot; it may wait.
     """
 
     def __init__(self, steps: Steps, slowly: Callable[[], Any]) -> None:
@@ -48,7 +48,7 @@ class AsyncIteration:
     """As `Iteration`, for ``async for``.
 
     Args:
-        slowly: a coroutine function that gives the next record where a step gives none.
+        slowly: a coroutine function that returns the next record when a step cannot.
     """
 
     def __init__(self, steps: Steps, slowly: Callable[[], Coroutine[Any, Any, Any]]) -> None:
@@ -72,7 +72,7 @@ class AsyncIteration:
 class Next:
     """The next record, awaited: a step when it is awaited, or else all of the slow coroutine.
 
-    Not earlier: one that is never awaited has taken nothing.
+    Not earlier: if it is never awaited, it has taken nothing.
     """
 
     steps: Steps
@@ -96,7 +96,7 @@ class Next:
 
     @cython.cfunc
     def take(self) -> object:
-        """The record, if a step gives it; None: the slow coroutine does, and is there now."""
+        """The record, if a step returns it; None: the slow coroutine will, and has been created."""
         if self.inner is None:
             if self.steps is None:
                 raise TypeError("this is made by `async for` over a consumer")
@@ -117,7 +117,7 @@ class Next:
 
 
 if cython.compiled:
-    # What mypy cannot read.
+    # Not visible to mypy.
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -1,11 +1,10 @@
 """One partition's reader: the bytes that were fetched, a cursor in them, and decoded records (C9). Application side.
 
-Records are decoded (`decoded_records`), for a small poll some ahead of what it asked for, and given out
-by an index. What a poll took is put back by that index, so it is neither fetched nor decoded a second time.
+Records are decoded (`decoded_records`), some ahead for a small poll, and returned by an index. The records of a poll
+are put back by that index, so they are neither fetched nor decoded a second time.
 
-The bytes of a fetch are given back when the last of its records was given out. Until then a reader can open them again
-behind the decoded records, which it does after Ctrl-C in the midst of decoding, or behind what was given out, which it
-does when rows are wanted as columns.
+The bytes of a fetch are released when its last record has been returned. Until then a reader can open them again: after
+the decoded records, if Ctrl-C interrupted decoding, or after the returned ones, if columns are wanted.
 
 A partition may be read for a range (C11). Before its end there are at most as many records as offsets, so this many
 records are decoded. Where some offsets have no record (compaction, aborted transactions, control records), the last of
@@ -41,11 +40,11 @@ if TYPE_CHECKING:
     from kadence.records import Columns
 
     class ReaderContext(Protocol):
-        """What the readers of one consumer share.
+        """State shared by the readers of one consumer.
 
         Attributes:
             shared_state: the shared state. check_crcs, max_batch_bytes: see `FetchedRecords`.
-            advanced: whether a position moved without a record in the poll under way. steps: which poll that is.
+            advanced: whether a position moved without a record in the current poll. steps: numbers the polls.
         """
 
         shared_state: SharedState
@@ -55,27 +54,30 @@ if TYPE_CHECKING:
         advanced: bool
 
         def ahead(self, limit: int) -> tuple[int, int]:
-            """How many records to decode for a poll of ``limit``, and how many bytes they may take if that is more."""
+            """How many records to decode for a poll of ``limit``, and how many bytes more of them may take."""
             ...
 
         def has_room(self) -> bool:
-            """Whether there is memory for another decompressed batch, and nobody waits for it."""
+            """Whether there is memory for another decompressed batch, and no other reader waits for it."""
             ...
 
         def make_room(self) -> bool:
-            """A reader can go on only by decompressing a batch: whether it may. If not, it waits for the others."""
+            """Whether a reader that can only continue by decompressing a batch may do so.
+
+            If not, it waits for the others.
+            """
             ...
 
         def unpack_room(self) -> int:
-            """To how many more bytes batches may be decompressed for the poll under way."""
+            """How many more bytes may be decompressed for the current poll."""
             ...
 
         def unpacked(self, size: int) -> None:
-            """Batches were decompressed to so many bytes."""
+            """Count decompressed bytes."""
             ...
 
         def weighed(self, before: int, most: int) -> None:
-            """A batch was decompressed: how much more was held before, and at most, than is counted now."""
+            """A batch was decompressed: count the memory held before and at most, beyond the current count."""
             ...
 
         def refetch(self, shared_partition: SharedPartition) -> None:
@@ -83,7 +85,7 @@ if TYPE_CHECKING:
             ...
 
         def passed(self, shared_partition: SharedPartition) -> None:
-            """The position moves over what is not returned."""
+            """The position moves over records that are not returned."""
             ...
 
 
@@ -96,13 +98,13 @@ _offset = attrgetter("offset")
 
 @cython.cfunc
 def before_end(count: cython.Py_ssize_t, offset: cython.longlong, end: Any) -> cython.Py_ssize_t:
-    """How many of ``count`` records from an offset on can lie before the end (None: there is none)."""
+    """How many of ``count`` records from an offset on can lie before the end (None: no end)."""
     return count if end is None else min(count, cython.cast(cython.longlong, end) - offset)
 
 
 @cython.cfunc
 def position_at(offset: cython.longlong, end: Any) -> cython.longlong:
-    """Where a partition stands of which all below ``offset`` was read. It never stands beyond its end."""
+    """The position after reading all below ``offset``: at most the end."""
     return offset if end is None else min(offset, cython.cast(cython.longlong, end))
 
 
@@ -126,10 +128,10 @@ class PartitionReader(ReaderState):
     """Reads the fetched records of one partition in order.
 
     Attributes:
-        shared_partition: the partition's. fetches: what was fetched of it, the one that is being read first.
-        retained: bytes that the batch being read was decompressed to.
-        waits: there is no memory to decompress its next batch, and nothing of it is decoded.
-        relieved_at: the end of its range when its memory was looked at last, if the range was read to it by then.
+        shared_partition: the partition's. fetches: its fetches, the one being read first.
+        retained: decompressed bytes of the batch being read.
+        waits: it has no decoded records, and no memory to decompress its next batch.
+        relieved_at: the end of its range when its memory was last checked, if the range had been read to it.
     """
 
     def __init__(
@@ -149,7 +151,7 @@ class PartitionReader(ReaderState):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to give out."""
+        """Whether nothing is left to return."""
         return not self.fetches and not self.left
 
     @property
@@ -157,13 +159,13 @@ class PartitionReader(ReaderState):
         """Fetched bytes that are held."""
         return sum(len(fetched.data) for fetched in self.fetches)
 
-    # ------------------------------------------------------------ giving out
+    # ------------------------------------------------------------ returning records
 
     def look(self, limit: int) -> list[Record]:
-        """The next records, at most ``limit``, in a list that nobody changes; `give` says that they are given out.
+        """The next records, at most ``limit``, in a list that must not be changed; `give` marks them as returned.
 
         Raises:
-            KafkaError: what comes next cannot be read, and nothing comes before it.
+            KafkaError: the next record cannot be read.
         """
         if self.left < limit:
             self._decode(limit)
@@ -178,9 +180,9 @@ class PartitionReader(ReaderState):
         return records[index : min(index + limit, decoded.count)]
 
     def fill(self, limit: int) -> None:
-        """Have decoded records, if there are none, for a poll of ``limit`` to come.
+        """Decode records, if there are none, for the next poll of ``limit``.
 
-        Not if the poll under way took the last: should it be interrupted, what it took is put back.
+        Not if the current poll took the last: if it is interrupted, its records are put back.
         """
         shared_partition = self.shared_partition
         decoded: DecodedRecords | None = self.decoded
@@ -191,16 +193,16 @@ class PartitionReader(ReaderState):
             or shared_partition.revoking
             or shared_partition.held
         ):
-            # What cannot be read is raised by the poll that asks for it.
+            # The poll that asks for unreadable data raises the error.
             with contextlib.suppress(KafkaError):
                 self._decode(limit)
 
     def give(self, touched: list[ReaderState], count: int) -> bool:
-        """The first ``count`` of the records that `look` returned are given out; False if their fetch epoch is over."""
+        """Mark the first ``count`` of the records of `look` as returned; False if their fetch epoch is over."""
         decoded: DecodedRecords | None = self.decoded
         if decoded is None:
             return False
-        # Before anything moves: whatever interrupts us from here on can be put back.
+        # Before anything moves: an interruption from here on can be undone by putting back.
         touched.append(self)
         decoded.index += count
         self.count()
@@ -216,7 +218,7 @@ class PartitionReader(ReaderState):
         limit: int,
         take: Callable[[FetchedRecords, int, bool], list[Columns]],
     ) -> list[Columns]:
-        """At most ``limit`` records as columns; they are given out.
+        """At most ``limit`` records as columns; marks them as returned.
 
         Raises:
             KafkaError: as `look`.
@@ -259,14 +261,14 @@ class PartitionReader(ReaderState):
         return []
 
     def _count_gone(self, count: int) -> None:
-        """Tell the metrics what was given out and is not kept."""
+        """Count records that were returned and are not kept."""
         calls = self._context.steps.calls
         before = self.gone if self.gone_in == calls else 0
         self.records.total += count
         self.gone, self.gone_in = before + count, calls
 
     def count_back(self) -> None:
-        """Take from the metrics what the poll under way was counted for: it is fetched again, and counted again."""
+        """Uncount the records of the current poll: they are fetched again, and counted again."""
         decoded = self.shared_partition.decoded
         count = self.gone if self.gone_in == self._context.steps.calls else 0
         self.gone = 0
@@ -276,7 +278,7 @@ class PartitionReader(ReaderState):
         self.records.total -= count
 
     def count(self) -> None:
-        """Tell the metrics what was given out since they were told last."""
+        """Count the records returned since the last call."""
         decoded = self.shared_partition.decoded
         if decoded is not None and decoded.count:
             self.records.total += decoded.index - decoded.counted
@@ -285,10 +287,10 @@ class PartitionReader(ReaderState):
     # ------------------------------------------------------------ decoding
 
     def _decode(self, limit: int) -> None:
-        """Have ``limit`` decoded records, or as many as the first fetch has that gives any.
+        """Decode ``limit`` records, or as many as the first fetch with records contains.
 
         The rest of a poll's cap goes to the next fetch of the same partition only when this one gave nothing (stale, or
-        nothing but control records): two small lists cost more than one poll of a few less.
+        nothing but control records): two small lists cost more than one poll of slightly fewer records.
         """
         context = self._context
         while (fetched := self._next_fetch()) is not None:
@@ -303,7 +305,7 @@ class PartitionReader(ReaderState):
                 return
             self.waits = False
             if decoded is not None and decoded.count and decoded.began == decoded.count:
-                # Its records are the application's alone now: their memory is used for the next ones.
+                # Its records now belong to the application alone, so its memory can be reused for the next ones.
                 decoded = self._emptied(decoded)
                 self.replace(decoded)
             before = self._resume_at(fetched)
@@ -340,13 +342,13 @@ class PartitionReader(ReaderState):
         return position_at(reader.next_offset, self.shared_partition.end) == self.shared_partition.end
 
     def _stays_open(self, reader: FetchedRecords) -> None:
-        """The decoded records end where it stands. Beyond the range it is closed: another may begin there."""
+        """The decoded records end at its position. Beyond the range it is closed: another range may begin there."""
         self.opened = reader
         if self._stands_at(reader) != reader.next_offset:
             self.close()
 
     def _stands_at(self, reader: FetchedRecords) -> int:
-        """The position behind what was read."""
+        """The position after the records read."""
         return position_at(reader.next_offset, self.shared_partition.end)
 
     def _read(self, reader: FetchedRecords, limit: int, unpacks: bool) -> tuple[list[Record], int]:
@@ -358,7 +360,7 @@ class PartitionReader(ReaderState):
         items = cut_records(reader.take(count, max_bytes=room, unpacks=unpacks), self.shared_partition.end)
         if len(items) >= limit:
             return items, reader.taken_bytes
-        # They are large, or the last ones. What was asked for is given whatever its size.
+        # They are large, or the last ones. The requested records are returned whatever their size.
         if not reader.exhausted and not self._is_beyond_end(reader):
             items += self._rest(reader, limit - len(items), unpacks)
         return items, 0
@@ -367,11 +369,11 @@ class PartitionReader(ReaderState):
         try:
             return cut_records(reader.take(limit, unpacks=unpacks), self.shared_partition.end)
         except KafkaError:
-            # It is raised again by the poll that finds nothing before it.
+            # The poll that finds no record before it raises it again.
             return []
 
     def _filled(self, reader: FetchedRecords, items: list[Record], start: int) -> DecodedRecords:
-        """New decoded records, behind those before."""
+        """New decoded records, after the previous ones."""
         at = self._processed_through()
         offset, epoch = (start, None) if at is None else at
         decoded = DecodedRecords(
@@ -383,7 +385,7 @@ class PartitionReader(ReaderState):
     def _extended(
         self, decoded: DecodedRecords, reader: FetchedRecords, items: list[Record]
     ) -> DecodedRecords:
-        """The decoded records and new ones behind them, without those that are known to be processed."""
+        """The decoded records followed by new ones, without those that are known to be processed."""
         began = decoded.began
         self._processed_through()
         offset, epoch = decoded.processed() or (decoded.start, decoded.start_epoch)
@@ -401,7 +403,7 @@ class PartitionReader(ReaderState):
         return extended
 
     def _behind(self, reader: FetchedRecords, *, began: int) -> DecodedRecords:
-        """A position behind what was read, without records. ``began`` 0: it can be put back before that."""
+        """A position after the records read, without records. ``began`` 0: it can be put back to before them."""
         offset, epoch = self._processed_through() or (reader.next_offset, None)
         decoded = DecodedRecords(
             self._fetch_epoch, [], offset, epoch, self._stands_at(reader), reader.leader_epoch
@@ -414,7 +416,7 @@ class PartitionReader(ReaderState):
         return self.fetches[0].fetch_epoch
 
     def _processed_through(self) -> tuple[int, int | None] | None:
-        """Before decoded records are replaced: the shared partition learns how far they are processed.
+        """Before decoded records are replaced: record in the shared partition how far they are processed.
 
         Returns the position.
         """
@@ -431,7 +433,7 @@ class PartitionReader(ReaderState):
         return decoded.position()
 
     def _lay_down(self) -> bool:
-        """Columns are wanted: decoded records are read again from their bytes. False: these are gone."""
+        """Columns are wanted: prepare to read decoded records again from their bytes. False: these are gone."""
         decoded = self.decoded
         if decoded is None or not decoded.left:
             return True
@@ -439,20 +441,20 @@ class PartitionReader(ReaderState):
         if self._next_fetch() is None or self.fetches[0].offset > offset:
             self._context.refetch(self.shared_partition)
             return False
-        # First: it stands behind the old records.
+        # First: its position is after the old records.
         self.close()
         self.replace(self._emptied(decoded))
         self.hold(0)
         return True
 
     def let_go(self) -> None:
-        """Nothing is returned any more: let go of the records, and keep the position."""
+        """No more records are returned: release them, and keep the position."""
         decoded = self.decoded
         if decoded is not None:
             self.replace(self._emptied(decoded))
 
     def _emptied(self, decoded: DecodedRecords) -> DecodedRecords:
-        """The position of these, without records; all before it is known to be processed."""
+        """Their position without the records; all before it is known to be processed."""
         self._processed_through()
         offset, epoch = decoded.position()
         emptied = DecodedRecords(decoded.fetch_epoch, [], offset, epoch, offset, epoch)
@@ -462,19 +464,19 @@ class PartitionReader(ReaderState):
     # ------------------------------------------------------------ fetches
 
     def _next_fetch(self) -> CompletedFetch | None:
-        """The fetch to read, once those of an old fetch epoch and those that are used up were given back."""
+        """The fetch to read, after releasing used-up fetches and those of an old fetch epoch."""
         while self.fetches:
             fetched = self.fetches[0]
             if fetched.fetch_epoch != self.shared_partition.fetch_epoch:
                 self.finish()
             elif not self._end_fetch():
                 end = self.shared_partition.end
-                # What lies beyond the end of the range is kept: the next one may begin there.
+                # Data beyond the end of the range is kept: the next range may begin there.
                 return fetched if end is None or self._resume_at(fetched) < end else None
         return None
 
     def _end_fetch(self) -> bool:
-        """Give the first fetch back if it has no more to give, and all decoded records are given out."""
+        """Release the first fetch if it has no records left and all decoded records have been returned."""
         if self.opened is None or not self.opened.exhausted:
             return False
         decoded = self.decoded
@@ -485,7 +487,7 @@ class PartitionReader(ReaderState):
         return True
 
     def _reader(self, fetched: CompletedFetch) -> FetchedRecords:
-        """The fetch, open behind the decoded records."""
+        """The fetch, opened after the decoded records."""
         if self.opened is None:
             shared_partition, context = self.shared_partition, self._context
             self.opened = FetchedRecords(
@@ -501,12 +503,12 @@ class PartitionReader(ReaderState):
         return self.opened
 
     def _resume_at(self, fetched: CompletedFetch) -> int:
-        """Where reading goes on: behind the decoded records."""
+        """The position at which reading continues: after the decoded records."""
         decoded = self.decoded
         return fetched.offset if decoded is None else max(fetched.offset, decoded.end)
 
     def close(self) -> None:
-        """Close the open fetch and give up its decompressed batch; it is opened again behind the decoded records."""
+        """Close the open fetch and give up its decompressed batch; it is opened again after the decoded records."""
         opened, self.opened = self.opened, None
         if opened is not None:
             opened.close()
@@ -514,9 +516,9 @@ class PartitionReader(ReaderState):
         self.retained = 0
 
     def finish(self) -> None:
-        """The first fetch is done with: give its bytes back, and say so if that is waited for.
+        """The first fetch is finished: release its bytes, and report that if the network thread waits for it.
 
-        Taken out last, and what comes before may be done again: an interruption leaves the books right.
+        Removed last, and the steps before it can be repeated: an interruption leaves the accounts right.
         """
         shared_state = self._context.shared_state
         fetched = self.fetches[0]
@@ -530,10 +532,10 @@ class PartitionReader(ReaderState):
         fetched.arena.release()
         shared_state.made_room(self.shared_partition)
 
-    # ------------------------------------------------------------ the books
+    # ------------------------------------------------------------ accounting
 
     def keep_books(self, reader: FetchedRecords) -> None:
-        """Note what it holds and has decompressed since they were kept last."""
+        """Account for the memory held and the bytes decompressed since the last call."""
         shared_state = self._context.shared_state
         before, retained = self.retained, reader.retained_bytes
         if retained != before:
@@ -541,7 +543,7 @@ class PartitionReader(ReaderState):
             self.retained = retained
         if reader.unpackings:
             count, size, largest = reader.tally()
-            # It fades, so that one large batch does not cost memory for good.
+            # It decays, so that one large batch does not cost memory for good.
             shared_state.largest_batch = max(
                 shared_state.largest_batch - (shared_state.largest_batch >> 6), largest
             )
@@ -550,7 +552,7 @@ class PartitionReader(ReaderState):
             self._context.weighed(before - retained, largest - retained)
 
     def hold(self, size: int) -> None:
-        """Book so many bytes of decoded records."""
+        """Account for this many bytes of decoded records."""
         if size != self.held:
             self._context.shared_state.decoded_bytes += size - self.held
             self.held = size

@@ -1,24 +1,24 @@
-"""Polls that one partition's decoded records can serve. Application side.
+"""Steps: polls that one partition's decoded records can serve. Application side.
 
-A poll has much to look at: background events, a commit that is due, the poll timer, who is inside. None of that changes
-unless somebody raises the shared state's attention or time passes. So a poll that looked at all of it *arms* the steps,
-and until then a poll is what is left: the next partition's turn, and an index that moves. Time passes with a tick of
-the system where that can be read (1 to 10 ms, mostly 4), else with a millisecond.
+A poll has much to check: background events, a commit that is due, the poll timer, the thread inside. None of that
+changes until a thread raises the shared state's attention or time passes. So a poll that has checked it all *arms* the
+steps, and until then a poll only takes the next partition's turn and moves an index. Time is measured in ticks of the
+system where these can be read (1 to 10 ms, usually 4), else in milliseconds.
 
 A step also decodes the next few records when those are used up, or for a larger poll just what it returns. The last
-record of a fetch is never a step: whoever takes it gives the fetch back, which may wake the network thread.
+record of a fetch is never a step: taking it releases the fetch, which may wake the network thread.
 
 Where deserialisers are set a step runs them (C14). They are the application's code and may take long, or call this
-consumer. So they run before anything moves, and what they may have changed is looked at again. A record that they
-refuse is left to a whole poll, which knows what becomes of it, and the error is kept for that poll.
+consumer. So they run before anything moves, and their possible changes are checked afterwards. A record that they
+refuse is left to a whole poll, which handles it, and the error is kept for that poll.
 
-Each step is a whole poll (C6): what the one before it returned is processed, partitions take turns (A2), and
-what the poll timer says of the last poll is true to a tick.
+Each step counts as a poll (C6): records of the previous one are processed, partitions take turns (A2), and the poll
+timer knows the time of the last poll to a tick.
 
-A step makes all objects before it takes a record, and runs no Python code from there until it gives that out, so no
+A step makes all objects before it takes a record, and runs no Python code from there until it returns it, so no
 other thread and no signal handler comes between the two. Without the interpreter's lock a step is a critical
-section of the attention: whoever raises that waits for the step under way, and the next one sees it up. Deserialisers
-and interceptors run outside of it.
+section of the attention: a thread that raises it waits for the current step, and the next step sees it raised.
+Deserialisers and interceptors run outside of it.
 
 It is compiled; the C types of the fields are in the .pxd file.
 """
@@ -49,10 +49,10 @@ if not cython.compiled:
 __all__ = ["ReaderState", "Steps"]
 
 _EMPTY: list[Any] = []
-"""The list of those that have no records; nobody changes it."""
+"""The list of readers without records; it is never changed."""
 
 _REFILL = 64
-"""Records that a step decodes at once: few, so that those of some partitions stay in the processor's cache."""
+"""How many records a step decodes at once: few, so that those of several partitions stay in the processor's cache."""
 
 _MANY = _REFILL // 4
 """A poll of more than this decodes what it returns, and no more."""
@@ -62,22 +62,22 @@ _MANY = _REFILL // 4
 @cython.inline
 @cython.exceptval(check=False)
 def this_thread() -> cython.ulong:
-    """The number of the thread that calls."""
+    """The identifier of the calling thread."""
     return PyThread_get_thread_ident()
 
 
 @cython.cclass
 class ReaderState:
-    """What the steps need of one partition's reader.
+    """The part of a partition's reader that steps use.
 
     Attributes:
         records: counts the records that were returned.
-        opened: the fetch that is being read; it stands behind the decoded records, and a step decodes
-            more from it where those are used up. None: none is open. So it is while records are taken from it:
-            one of which that is interrupted is opened again, behind the decoded records.
+        opened: the fetch that is being read, positioned after the decoded records; a step decodes more from it when
+            those are used up. None: none is open. It is also None while records are taken from it: if that is
+            interrupted, the fetch is opened again after the decoded records.
         held: bytes of the decoded records, as the shared state counts them.
-        gone: how many records a poll has given out and counted that are not kept any more. gone_in: which poll,
-            as `Steps.calls` numbers them.
+        gone: how many records a poll has returned and counted that are no longer kept. gone_in: the number of that poll
+            (`Steps.calls`).
     """
 
     def __init__(self, shared_partition: SharedPartition, partition: TopicPartition, records: Tally) -> None:
@@ -90,8 +90,8 @@ class ReaderState:
 
     @property
     def decoded(self) -> DecodedRecords | None:
-        """The decoded records, if they are of the present fetch epoch."""
-        # None: this was made without its arguments.
+        """The decoded records, if they belong to the current fetch epoch."""
+        # None: this object was created without its arguments.
         shared_partition: DeliveryState | None = self.shared_partition
         if shared_partition is None:
             return None
@@ -103,7 +103,7 @@ class ReaderState:
     @cython.cfunc
     @cython.exceptval(check=False)
     def replace(self, decoded: DecodedRecords) -> cython.void:
-        """Take these for the decoded records. Other threads may read the old ones meanwhile, see `DecodedRecords`."""
+        """Make these the decoded records. Other threads may read the old ones meanwhile, see `DecodedRecords`."""
         with cython.critical_section(self.shared_partition):
             self.shared_partition.decoded = decoded
 
@@ -117,18 +117,18 @@ class ReaderState:
 @cython.final
 @cython.cclass
 class Steps:
-    """Serves polls that need only the next records of one partition.
+    """Serves polls that only take the next records of one partition.
 
     Args:
-        attention: the shared state's. clock: the milliseconds of now. polls: counts polls.
-        is_system: ``clock`` is the machine's own, which steps read by themselves.
+        attention: the shared state's. clock: the current time in ms. polls: counts polls.
+        is_system: ``clock`` is the machine's own, which steps read directly.
 
     Attributes:
-        decoder: what runs the deserialisers; None where there are none.
-        usual: the cap of a poll that names none; 0: a whole poll finds it.
-        is_taking: records are being taken, be it by a step or by a whole poll: nobody may poll meanwhile.
-        touched: readers of which the present poll, or the one that ended last, has taken something.
-        calls: how often `mark_processed` was called or a step was made.
+        decoder: runs the deserialisers; None if there are none.
+        usual: the cap of a poll without max_records; 0: a whole poll determines it.
+        is_taking: a step or a whole poll is taking records: no other poll may begin.
+        touched: readers from which the current poll, or the one that ended last, has taken something.
+        calls: how often `mark_processed` was called or a step was taken.
         taken: steps that are not counted yet.
     """
 
@@ -162,11 +162,11 @@ class Steps:
     def intercept_with(
         self, interceptors: Any, consuming: tuple[Any, ...], put_back_poll: Callable[[int], None]
     ) -> None:
-        """Show what steps return to interceptors.
+        """Pass the records of steps to interceptors.
 
         Args:
-            interceptors: `Interceptors`. consuming: those that see records.
-            put_back_poll: puts back what was taken since there were so many ``calls``: Ctrl-C ended an interceptor.
+            interceptors: `Interceptors`. consuming: those with `on_consume`. put_back_poll: puts back the records taken
+                since that value of ``calls``, after Ctrl-C in an interceptor.
         """
         self.interceptors = interceptors
         self.consuming = consuming
@@ -175,20 +175,20 @@ class Steps:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def time(self) -> cython.longlong:
-        """What changes when time passes."""
+        """A number that changes when time passes."""
         if self.is_system:
             return kd_tick()
         return self.clock()
 
     def take_over(self) -> None:
-        """From here on only the thread that calls this may take steps: it is inside a call of the consumer."""
+        """From here on only the calling thread may take steps: it is inside a call of the consumer."""
         self.thread = this_thread()
 
     def arm(self, now: cython.longlong, order: list[ReaderState]) -> None:
-        """A poll that began at ``now`` found nothing to do but to take records.
+        """Arm the steps: a poll that began at ``now`` only had to take records.
 
         Args:
-            order: readers, in the order in which they are to be served.
+            order: the readers in the order of their turns.
         """
         with cython.critical_section(self.attention):
             self.order = order
@@ -197,9 +197,9 @@ class Steps:
             self.thread = this_thread()
 
     def disarm(self) -> list[ReaderState]:
-        """A poll looks at everything again. Returns the readers that are to be served after all others."""
+        """Disarm the steps: a poll checks everything again. Returns the readers to serve after all others."""
         with cython.critical_section(self.attention):
-            # Kept: the slice is made of it, which may begin a collection, which runs anything.
+            # Kept alive: slicing it may start a garbage collection, which may run any code.
             order: list[ReaderState] = self.order
             served = order[: self.at]
             self.count_taken()
@@ -209,16 +209,17 @@ class Steps:
             return served
 
     def settle(self) -> None:
-        """Count the steps made so far. Any thread: one that reads the metrics wants to see them."""
+        """Count the steps taken so far. Any thread, such as one that reads the metrics."""
         with cython.critical_section(self.attention):
             self.count_taken()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def count_taken(self) -> cython.bint:
-        """See `settle`. The caller is in the section of `attention`.
+        """See `settle`.
 
-        It enters none: to enter one a second time costs a poll much on a free-threaded Python 3.13.
+        The caller holds the critical section of `attention`. It enters none itself: entering one twice is expensive on
+        a free-threaded Python 3.13.
         """
         taken: cython.Py_ssize_t = self.taken
         if not taken:
@@ -234,18 +235,18 @@ class Steps:
         return True
 
     def step(self) -> Any:
-        """A poll of one; None when there is more to do, or nothing is decoded of the next partition."""
+        """A poll of one; None when a whole poll is needed, or the next partition has no decoded records."""
         return self.take_one()
 
     @cython.cfunc
     def take_one(self) -> object:
-        """See `step`. A record that interceptors leave out is a poll of its own."""
+        """See `step`. A record that interceptors leave out counts as a poll."""
         while True:
             with cython.critical_section(self.attention):
                 decoded: DecodedRecords | None = self.take_turn(1)
                 if decoded is None:
                     return None
-                # Deserialisers may change what is touched.
+                # Deserialisers may change `touched`.
                 place: ReaderState = cython.cast(ReaderState, self.touched[0])
                 record: Any = decoded.records[decoded.index]
                 if self.decoder is None:
@@ -265,20 +266,20 @@ class Steps:
                 return record
 
     def poll(self, most: Any) -> Any:
-        """A poll of ``most``; None when there is more to do, or less than that is decoded of the next partition.
+        """A poll of ``most``; None when a whole poll is needed, or the next partition has fewer decoded records.
 
         It returns fewer where a deserialiser refuses one of them.
         """
         try:
             limit: cython.Py_ssize_t = most
         except OverflowError:
-            # The ordinary path says what is wrong with it.
+            # A whole poll raises the error.
             return None
         with cython.critical_section(self.attention):
             decoded: DecodedRecords | None = self.take_turn(limit) if limit > 0 else None
             if decoded is None:
                 return None
-            # Deserialisers may change what is touched.
+            # Deserialisers may change `touched`.
             place: ReaderState = cython.cast(ReaderState, self.touched[0])
             index: cython.Py_ssize_t = decoded.index
             found: Records
@@ -286,7 +287,7 @@ class Steps:
                 is_whole: cython.bint = (
                     limit > _MANY and index == 0 and decoded.count == limit and self.interceptors is None
                 )
-                # All objects come before anything moves: making them may begin a collection, which runs anything.
+                # Create all objects before anything moves: that may start a garbage collection, which may run any code.
                 kept: list[Any] = decoded.records
                 self.is_taking = True
                 try:
@@ -314,7 +315,7 @@ class Steps:
 
     @cython.cfunc
     def intercepted(self, records: Records) -> Records:
-        """What interceptors make of what a step has taken. It is put back where Ctrl-C ends them."""
+        """Pass the record of a step through the interceptors. It is put back if Ctrl-C ends them."""
         calls: cython.Py_ssize_t = self.calls - 1
         self.is_intercepting = True
         try:
@@ -332,9 +333,9 @@ class Steps:
 
     @cython.cfunc
     def decoded(self, decoded: DecodedRecords, limit: cython.Py_ssize_t) -> list[Any]:
-        """What deserialisers make of the next records in the decoded records.
+        """Deserialise the next decoded records.
 
-        They may have called this consumer: sought, closed it, or given the partition up.
+        Deserialisers may have called this consumer: seek, close, or a call that gives the partition up.
         """
         index: cython.Py_ssize_t = decoded.index
         records: list[Any] = []
@@ -347,7 +348,7 @@ class Steps:
 
     @cython.cfunc
     def decoded_one(self, shared_partition: DeliveryState, decoded: DecodedRecords, raw: Any) -> object:
-        """As `decoded`, of one record, without the lists. The step is made, or None when a whole poll has to look."""
+        """As `decoded`, for one record, without lists. Takes the step, or returns None when a whole poll is needed."""
         index: cython.Py_ssize_t = decoded.index
         decoder: Decoder = cython.cast(Decoder, self.decoder)
         if decoder.failed is not None:
@@ -377,7 +378,7 @@ class Steps:
     def stands(
         self, shared_partition: DeliveryState, decoded: DecodedRecords, index: cython.Py_ssize_t
     ) -> cython.bint:
-        """Whether the partition is where it was before the deserialisers ran."""
+        """Whether the partition's position is the same as before the deserialisers ran."""
         return (
             self.now >= 0
             and self.thread == this_thread()
@@ -389,17 +390,17 @@ class Steps:
     @cython.cfunc
     @cython.exceptval(check=False)
     def pass_on(self) -> cython.void:
-        """The turn is the next partition's."""
+        """Move on to the next partition's turn."""
         self.taken += 1
         self.at = 0 if self.at + 1 == len(self.order) else self.at + 1
 
     def is_inside_elsewhere(self) -> bool:
-        """Whether another thread is in a deserialiser or interceptor, which it called without entering the consumer."""
+        """Whether another thread is in a deserialiser or interceptor that it called without entering the consumer."""
         return (self.is_taking or self.is_intercepting) and self.thread != this_thread()
 
     @cython.cfunc
     def take_turn(self, least: cython.Py_ssize_t) -> DecodedRecords | None:
-        """Begin a poll that the next partition's decoded records alone can serve; None where there is more to do."""
+        """Begin a poll that the next partition's decoded records can serve; None when a whole poll is needed."""
         if self.attention.up or self.now < 0 or self.is_taking:
             return None
         if self.thread != this_thread() or self.time() != self.now or not self.order:
@@ -425,12 +426,12 @@ class Steps:
         if not self.mark_touched_processed():
             return None
         if len(self.touched) == 1:
-            # As after each step. Put in the same place: a list that becomes empty gives up its memory.
+            # As after each step. Replaced in place: a list that becomes empty releases its memory.
             self.touched[0] = place
         else:
             self.touched.clear()
             self.touched.append(place)
-        # Last: only what is taken after this may be put back.
+        # Last: only records taken after this may be put back.
         self.calls += 1
         return decoded
 
@@ -438,11 +439,11 @@ class Steps:
     def refill(
         self, place: ReaderState, decoded: DecodedRecords, limit: cython.Py_ssize_t
     ) -> DecodedRecords | None:
-        """Decode more records when all are given out, as the reader would; None: a poll has to look.
+        """Decode more records when all have been returned, as the reader would; None: a whole poll is needed.
 
-        Only within the open batch, and those that the fetch goes on to by itself. A few for small polls, until they
-        take as many bytes as are booked for decoded records; for larger ones what they return. Making objects may set
-        off the cycle collector, which runs anything: so what may have changed meanwhile is looked at again.
+        Only in the open batch, and in those that the fetch moves on to by itself. A few for small polls, until they
+        take as many bytes as decoded records may; for larger ones the records that they return. Creating objects may
+        start the cycle collector, which may run any code, so possible changes are checked afterwards.
         """
         shared_partition: DeliveryState = place.shared_partition
         opened: FetchedRecords | None = place.opened
@@ -457,9 +458,9 @@ class Steps:
             return None
         if decoded.count:
             place.records.total += decoded.index - decoded.counted
-            # Its records are the application's alone now: their memory is used for the next ones.
+            # Its records now belong to the application alone, so its memory can be reused for the next ones.
             with cython.critical_section(decoded):
-                # Whoever has to wait to enter lets others into the sections that he is in.
+                # A thread that waits to enter a critical section releases the sections that it holds.
                 if self.attention.up:
                     return None
                 decoded.records = _EMPTY
@@ -483,7 +484,7 @@ class Steps:
                 refilled.is_last = is_last
         finally:
             self.is_taking = False
-        # From here on nothing is made.
+        # From here on no object is created.
         with cython.critical_section(shared_partition):
             if (
                 self.attention.up
@@ -506,7 +507,7 @@ class Steps:
     def read(
         self, place: ReaderState, opened: FetchedRecords, items: list[Any], limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append the next records of a fetch to ``items``. Returns whether it holds nothing behind them."""
+        """Append the next records of a fetch to ``items``. Returns whether the fetch has no records after them."""
         reader: Any = place
         place.opened = None
         try:
@@ -517,7 +518,7 @@ class Steps:
                 if size > place.held:
                     reader.hold(size)
         except RecordFormatError as error:
-            # The poll that finds nothing before it raises it.
+            # The poll that finds no record before it raises it.
             opened.fail_in_batch(error, has_given=True)
             return False
         if opened.remaining:
@@ -527,7 +528,7 @@ class Steps:
         return opened.exhausted
 
     def mark_processed(self) -> None:
-        """The application polls again, so what it was given is processed: at least once (D1)."""
+        """The application polls again, so the records that it got are processed: at least once (D1)."""
         if not self.mark_touched_processed():
             for entry in self.touched:
                 shared_partition: Any = cython.cast(ReaderState, entry).shared_partition
@@ -535,16 +536,20 @@ class Steps:
                 if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch:
                     decoded.began = decoded.index
                 else:
-                    # The fetch epoch has changed since without a jump: what was given before it is processed, too.
+                    # The fetch epoch has changed since without a seek or reset: records returned before that are
+                    # processed, too.
                     shared_partition.processed = shared_partition.current()
         self.touched.clear()
-        # Last: only what is taken after this may be put back.
+        # Last: only records taken after this may be put back.
         self.calls += 1
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def mark_touched_processed(self) -> cython.bint:
-        """What the poll before returned is processed. False: nothing is done, a fetch epoch has changed."""
+        """Mark the records of the previous poll processed.
+
+        False: nothing is done, because a fetch epoch has changed.
+        """
         shared_partition: DeliveryState
         decoded: DecodedRecords | None
         if len(self.touched) == 1:
@@ -567,10 +572,10 @@ class Steps:
         return True
 
     def let_go(self) -> None:
-        """The poll returns: records that it took as a whole list are the application's alone.
+        """The poll returns: drop the references to records that it took as a whole list.
 
-        Else their memory could not be used for the next ones, which costs large records half as much again. Should
-        Ctrl-C still come before the caller has them, they are fetched again.
+        Otherwise their memory could not be reused for the next ones, which makes large records half as expensive again.
+        If Ctrl-C still comes before the caller has them, they are fetched again.
         """
         for entry in self.touched:
             place: ReaderState = cython.cast(ReaderState, entry)
@@ -586,7 +591,7 @@ class Steps:
     @cython.cfunc
     @cython.exceptval(check=False)
     def let_go_of(self, place: ReaderState, decoded: DecodedRecords) -> cython.void:
-        """All of these were taken by the present poll, and counted."""
+        """The current poll has taken all of these, and they are counted."""
         place.gone = decoded.counted
         place.gone_in = self.calls
         with cython.critical_section(decoded):
@@ -597,7 +602,7 @@ class Steps:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def give_whole(self, place: ReaderState, decoded: DecodedRecords) -> cython.bint:
-        """A step takes all of the decoded records, and lets them go at once: nothing comes between."""
+        """A step takes all of the decoded records, and drops its references at once: nothing comes between."""
         place.records.total += decoded.count - decoded.counted
         decoded.counted = decoded.count
         self.let_go_of(place, decoded)
@@ -605,10 +610,10 @@ class Steps:
         return True
 
     def put_back(self) -> list[ReaderState]:
-        """What the present poll took was not returned: each index goes back to where the poll began.
+        """The records of the current poll were not returned: set each index back to where the poll began.
 
         Returns:
-            readers of which that is not enough: what they gave is not kept any more, or their fetch epoch has changed.
+            readers for which that is not enough: their records are no longer kept, or their fetch epoch has changed.
         """
         again: list[ReaderState] = []
         for entry in self.touched:
@@ -617,7 +622,7 @@ class Steps:
             decoded: DecodedRecords | None = shared_partition.decoded
             if decoded is not None and decoded.fetch_epoch == shared_partition.fetch_epoch:
                 decoded.index = decoded.began
-                # A seek may come before they are given again. Another thread may count meanwhile.
+                # A seek may come before they are returned again. Another thread may count meanwhile.
                 with cython.critical_section(self.attention):
                     if decoded.count and decoded.counted > decoded.index:
                         place.records.total -= decoded.counted - decoded.index

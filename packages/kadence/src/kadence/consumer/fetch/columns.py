@@ -12,11 +12,11 @@ __all__ = ["ColumnsTaker", "rows"]
 
 
 class ColumnsTaker:
-    """Takes columns out of readers until they have ``room`` bytes of keys and values, or nearly so.
+    """Takes columns from readers until keys and values fill ``room`` bytes, or nearly so.
 
-    Each partition's rows are a part of the table with columns of their own, and a part costs as much as a thousand rows
-    or more. So no partition is begun for the last quarter of the room: a fetch holds about as many bytes as a table by
-    the defaults, and each table would end with the beginning of a fetch that the next table must read the rest of.
+    Each partition's rows are a chunk of the table with columns of their own, and a chunk costs as much as a thousand
+    rows or more. So no partition is begun for the last quarter of the room: by default a fetch holds about as many
+    bytes as a table, and each table would end with the beginning of a fetch, whose rest the next table must read.
     """
 
     def __init__(self, touched: list[ReaderState], *, columns: Collection[str], room: int | None) -> None:
@@ -39,5 +39,5 @@ class ColumnsTaker:
 
 
 def rows(columns: list[Columns]) -> int:
-    """How many they have."""
+    """The number of rows."""
     return sum(len(part) for part in columns)

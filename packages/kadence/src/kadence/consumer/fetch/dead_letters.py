@@ -1,11 +1,10 @@
-"""Bad records on their way to the dead letter topic, acknowledged before anything goes on. Application side.
+"""Writes bad records to the dead letter topic, which must acknowledge them before reading continues. Application side.
 
-What is written of each says `kadence.work.letters`, as for `Consumer.process`.
+`kadence.work.letters` makes each dead letter, as for `Consumer.process`.
 
 Sending may block (an unknown topic, a full buffer), and a poll must neither hang nor stop an event loop. So each batch
-of bad records is sent by a `Caller` of its own, mostly a short-lived thread. The acknowledgement of the last one wakes
-the poll, which waits for it as for anything else. Bad records are rare; a thread each time costs less than one that
-always waits.
+of bad records is sent by a `Caller` of its own, usually a short-lived thread. The last acknowledgement wakes the poll,
+which waits for it as for any event. Bad records are rare, so a thread each time costs less than one that always waits.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ __all__ = ["BadRecord", "DeadLetters", "Delivery", "LetterProducer", "LetterProd
 
 
 class LetterProducer(Protocol):
-    """What dead letters need of a producer."""
+    """The part of a producer that dead letters need."""
 
     def send(
         self,
@@ -42,9 +41,10 @@ LetterProducers = Callable[..., LetterProducer]
 
 
 class Delivery:
-    """Some bad records being sent. ``done`` says that each was acknowledged, or that ``error`` says why not.
+    """Some bad records being sent.
 
-    ``shortened`` has a line for the log for each that its topic takes in a shorter form only.
+    ``done``: each was acknowledged, or ``error`` has the reason why not. ``shortened``: a log line for each that its
+    topic accepts only in a shortened form.
     """
 
     __slots__ = ("bad", "done", "error", "shortened")
@@ -57,13 +57,13 @@ class Delivery:
 
 
 class DeadLetters:
-    """Writes bad records to the dead letter topic, and says when the broker has acknowledged them.
+    """Writes bad records to the dead letter topic, and reports when the broker has acknowledged them.
 
     Args:
-        topic: where to. group: who could not read them, for their headers.
+        topic: the dead letter topic. group: the group that could not read them, for their headers.
         make_producer: makes the producer, when the first bad record is there.
         wake: called, from any thread, when a delivery is done.
-        aside: where calls are made that may block.
+        aside: runs calls that may block.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class DeadLetters:
         return delivery
 
     def close(self, seconds: float) -> Delivery:
-        """Begin to close the producer, if there ever was one."""
+        """Begin to close the producer, if one was created."""
         closing = Delivery(())
         producer, self._producer = self._producer, None
         if producer is None:
@@ -110,7 +110,7 @@ class DeadLetters:
                 self._producer = self._make()
             return self._producer
 
-    # ------------------------------------------------------------ where calls may block
+    # ------------------------------------------------------------ may block
 
     def _sends(self, delivery: Delivery, letters: Sequence[tuple[Record, Letter]]) -> Calls:
         outcomes = []
@@ -133,7 +133,7 @@ class DeadLetters:
     # ------------------------------------------------------------ any thread
 
     def _decided(self, delivery: Delivery, outcomes: Sequence[tuple[Record, Letter, Any]]) -> None:
-        """All futures are done. What its topic does not take for its size is written again, in a shorter form."""
+        """All futures are done. Dead letters that are too large for their topic are written again, shortened."""
         instead = []
         try:
             for record, letter, outcome in outcomes:
@@ -159,7 +159,7 @@ class DeadLetters:
 
 
 def _when_all_are_done(outcomes: Sequence[Any], call: Callable[[], None]) -> None:
-    """Make a call when each of these is decided: futures, and errors of what was never sent."""
+    """Make a call when each of these is decided: futures, and errors of records that were never sent."""
     futures = [each for each in outcomes if not isinstance(each, Exception)]
     lock, left = threading.Lock(), len(futures)
 
@@ -178,7 +178,7 @@ def _when_all_are_done(outcomes: Sequence[Any], call: Callable[[], None]) -> Non
 
 
 def _sent(producer: LetterProducer, letter: Letter) -> Any:
-    """The future of a letter, or why it was not taken."""
+    """The future of a dead letter, or the reason why it was not accepted."""
     try:
         return producer.send(letter.topic, letter.value, letter.key, headers=letter.headers)
     except Exception as error:  # noqa: BLE001 - looked at with the others

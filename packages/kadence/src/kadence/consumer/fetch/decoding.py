@@ -1,16 +1,16 @@
-"""Keys and values from bytes, and what becomes of records that are bad. Application side.
+"""Deserialises keys and values, and handles bad records. Application side.
 
-It stands between a partition's decoded records and the poll, where a deserialiser is set. It looks at the next of
-them, still raw, and moves their index past those that were returned or passed over. So commits, `position` and a
-seek past a bad record mean what they say (A4), and what a poll could not return is decoded anew by the next one. Polls
-that are steps call the same decoder, and leave to this what that refuses.
+When a deserialiser is set, it works between a partition's decoded records and the poll. It looks at the next of them,
+still raw, and moves their index past those that were returned or skipped. So commits, `position` and a seek past a bad
+record behave as documented (A4), and records that a poll could not return are decoded again by the next one. Polls that
+are steps call the same decoder, and leave refused records to this.
 
 raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
-skip         it is counted and logged, and passed over
+skip         it is counted, logged and skipped
 dead-letter  it goes to another topic; no record of its partition after it is returned before that is acknowledged
 
 On an event loop a deserialiser does not wait for a schema registry. Its record, and those after it in its partition,
-are returned once the answer is there; other partitions go on.
+are returned once the answer has come; other partitions continue.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ Chunks = list[tuple[TopicPartition, list[Record]]]
 
 
 class _Letters:
-    """Bad records of one partition on their way to the dead letter topic.
+    """Bad records of one partition that are being written to the dead letter topic.
 
-    ``settled``: offsets of those that it has; a poll that is put back meets them again.
+    ``settled``: offsets of acknowledged ones; a poll whose records are put back meets them again.
     """
 
     __slots__ = ("delivery", "fetch_epoch", "settled")
@@ -59,9 +59,9 @@ class Decoding:
         wake: makes a poll that waits look again. Any thread.
 
     Attributes:
-        decoder: what calls the deserialisers; steps call them by it, too.
-        until: the deadline (ms) of the poll under way. Decoding ends with it, and gives what it has.
-        skipped: bad records passed over, ever. dead_lettered: those acknowledged by the dead letter topic.
+        decoder: calls the deserialisers, also for steps.
+        until: the deadline (ms) of the current poll. Decoding ends with it, and returns the records so far.
+        skipped: bad records skipped, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Decoding:
         self._letters: dict[TopicPartition, _Letters] = {}
         self._wake = wake
         self._pending: dict[TopicPartition, tuple[int, AnswerPendingError]] = {}
-        """What the next record of a partition waits for, and the fetch epoch."""
+        """The answer that a partition's next record waits for, and the fetch epoch."""
 
     def take(self, limit: int) -> Chunks:
         """At most ``limit`` records, decoded.
@@ -99,7 +99,7 @@ class Decoding:
         return self._collector.take(limit, self._give)
 
     def _give(self, reader: PartitionReader, limit: int) -> list[Record]:
-        """The next records of one partition; none while bad ones are on their way, or a schema."""
+        """The next records of one partition; none while bad ones are being written, or a schema is being fetched."""
         while raw := reader.look(limit):
             if self._has_taken and self._is_over():
                 break
@@ -131,13 +131,13 @@ class Decoding:
         return []
 
     def held_up(self) -> set[TopicPartition]:
-        """Partitions of which no record is returned before dead letters are acknowledged, or a schema is there."""
+        """Partitions of which no record is returned before dead letters are acknowledged, or a schema has come."""
         return {
             partition for partition, letters in self._letters.items() if letters.delivery is not None
         } | self._pending.keys()
 
     def _awaits_answer(self, reader: PartitionReader) -> bool:
-        """Whether the next record still waits for an answer. Raises the error that came in its place."""
+        """Whether the next record still waits for an answer. Raises the error if that came."""
         if (waits := self._pending.get(reader.partition)) is None:
             return False
         fetch_epoch, pending = waits
@@ -150,7 +150,7 @@ class Decoding:
         return False
 
     def _letters_of(self, reader: PartitionReader) -> _Letters | None:
-        """Those under way; what was sent under an old fetch epoch is no longer waited for."""
+        """The deliveries to wait for: not those sent under an old fetch epoch."""
         letters = self._letters.get(reader.partition)
         if letters is not None and letters.fetch_epoch != reader.shared_partition.fetch_epoch:
             del self._letters[reader.partition]
@@ -160,9 +160,9 @@ class Decoding:
     # ------------------------------------------------------------ bytes to objects
 
     def _decode(self, raw: list[Record], reader: PartitionReader) -> tuple[list[Record], list[BadRecord]]:
-        """The good ones and the bad ones up to where they end, or up to one that is to be raised, or waits.
+        """The good ones and the bad ones, up to the end, or to one that must be raised or must wait.
 
-        Where deserialisers take long, as for schemas that have to be asked for, up to the poll's deadline.
+        If deserialisers take long, for example to fetch schemas, up to the poll's deadline.
         """
         good: list[Record] = []
         bad: list[BadRecord] = []
@@ -181,14 +181,14 @@ class Decoding:
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, AnswerPendingError):
                 if not (good or bad):
-                    # Its traceback has the records.
+                    # Its traceback refers to the records.
                     waits = reader.shared_partition.fetch_epoch, error.with_traceback(None)
                     self._pending[reader.partition] = waits
                     error.call_back(self._wake)
                 break
             assert isinstance(error, Exception)
             if isinstance(error, SchemaRegistryError | ConfigError):
-                # The registry's fault, or that of our settings: the record is not bad, and the next poll asks again.
+                # The registry or our settings are at fault: the record is not bad, and the next poll tries again.
                 if not good:
                     raise error
                 break
@@ -207,7 +207,7 @@ class Decoding:
         return self._clock.now_ms() >= self._ends_at
 
     def _pass_over(self, reader: PartitionReader, bad: list[BadRecord]) -> bool:
-        """Whether the application need not hear of these (any more)."""
+        """Whether these need not be reported to the application (any more)."""
         if self._dead_letters is None:
             for each in bad:
                 self.skipped += 1
@@ -229,11 +229,10 @@ class Decoding:
         return self._dead_letters.deliver(bad)
 
     def delivered(self, delivery: Delivery) -> set[int]:
-        """Count what the dead letter topic has acknowledged. Returns the offsets.
+        """Count the acknowledged dead letters. Returns their offsets.
 
         Raises:
-            DeadLetterError: it could not be written. Nothing is lost, and nothing goes on: the next poll sends it
-                again.
+            DeadLetterError: it could not be written. No record is lost or skipped: the next poll sends it again.
         """
         assert self._dead_letters is not None
         topic = self._dead_letters.topic
@@ -247,7 +246,7 @@ class Decoding:
                 + (
                     ""
                     if may_pass(delivery.error)
-                    else "; no repetition mends that: seek() past them, or mend the topic"
+                    else "; trying again will not help: seek() past them, or correct the topic's settings"
                 )
             ) from delivery.error
         for each in delivery.bad:
@@ -259,7 +258,7 @@ class Decoding:
 def said_of(record: Record, field: str, error: Exception) -> str:
     """What is logged of a bad record.
 
-    Never the bytes, nor what an exception says of them: they may be secret. Where it met them may be told.
+    Never the bytes, nor an exception's text about them: they may be secret. The place in the record may be shown.
     """
     kind = type(error).__name__
     if isinstance(error, UnicodeDecodeError):
@@ -270,11 +269,11 @@ def said_of(record: Record, field: str, error: Exception) -> str:
 
 
 def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
-    """What deserialises single records, for one thread.
+    """Deserialises single records, for one thread.
 
     It raises RecordDeserializationError: a deserialiser refused the record. SchemaRegistryError, ConfigError: it needs
-    a registry that does not answer, or refuses us. AnswerPendingError: it is called on an event loop, and needs an
-    answer that must be waited for.
+    a registry that does not answer, or refuses the request. AnswerPendingError: it is called on an event loop, and
+    needs an answer that must be waited for.
     """
     decoder = Decoder(config.key_deserializer, config.value_deserializer)
 
@@ -292,10 +291,10 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
 
 
 _LEAST_MS: Final = 100
-"""So long a poll decodes at least, whatever its timeout: one of 0 gives more than a record, too."""
+"""How long (ms) a poll decodes at least, whatever its timeout: with 0 it, too, returns more than one record."""
 
 _LEAST: Final = 4
-"""So many records are decoded between two looks at the clock; twice as many each time while they take no longer than
+"""How many records are decoded between two looks at the clock; doubled each time while they take no longer than
 `_QUICK_MS`."""
 _QUICK_MS: Final = 2
 

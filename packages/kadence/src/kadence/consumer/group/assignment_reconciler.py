@@ -1,11 +1,11 @@
 """Assignment and revocation of partitions, and the callbacks that they run in the application (C5).
 
-Each partition that leaves is told of exactly once: revoked, while it is still ours and the application may
-finish and commit, or lost, when it is gone already. The network side stops handing out a partition the moment
-it is to be revoked, and drops it when the application has let go. What the application was asked and has not begun
-when the membership ends is void: the loss names those callbacks, and takes in their partitions (B11).
+Each partition that leaves is reported exactly once: revoked, while the member still owns it and the application may
+finish and commit, or lost, when it is gone already. The network side stops returning a partition as soon as it is to be
+revoked, and drops it when the application has given it up. Callbacks that have not begun when the membership ends are
+void: the loss names them, and includes their partitions (B11).
 
-`RebalanceHistory` tells the application how one rebalance after another went.
+`RebalanceHistory` records each rebalance for the application.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["AssignmentReconciler", "RebalanceHistory"]
 
 
 class AssignmentReconciler:
-    """What is owned, what should be, and which callbacks are still to come back.
+    """The owned partitions, the target, and the callbacks that have not ended.
 
     Attributes:
         target: the latest assignment.
@@ -44,16 +44,16 @@ class AssignmentReconciler:
 
     @property
     def revoking(self) -> frozenset[TopicPartition]:
-        """What the application has been asked to let go of and still holds."""
+        """Partitions that the application was asked to give up and still holds."""
         return frozenset().union(*self._revoking.values())
 
     @property
     def may_join(self) -> bool:
-        """Whether everything is given up that has to be before a JoinGroup."""
+        """Whether everything that must be given up before a JoinGroup is given up."""
         return not self._before_joining
 
     def revoke(self, partitions: Iterable[TopicPartition]) -> None:
-        """Stop handing these out and ask the application to let go of them."""
+        """Stop returning records of these, and ask the application to give them up."""
         going = frozenset(partitions) - self.revoking
         if not going:
             return
@@ -63,7 +63,7 @@ class AssignmentReconciler:
         self._add_event(RevokePartitions(callback, tuple(sorted(going))))
 
     def subscription_changed(self) -> None:
-        """Partitions of topics that are not subscribed any more stop, and those of topics that are again go on."""
+        """Stop partitions of topics that are no longer subscribed, and continue those of topics that are again."""
         self._install(self._subscription.partitions)
         self._subscription.mark_revoking(self._subscription.deserted)
 
@@ -77,13 +77,13 @@ class AssignmentReconciler:
         }
 
     def reconcile(self, finished: RebalanceFinished | None = None) -> None:
-        """Go from what is owned towards the target.
+        """Move from the owned partitions towards the target.
 
         Args:
-            finished: the rebalance that ends with this, which is told even if no partition is added.
+            finished: the rebalance that ends with this, which is reported even if no partition is added.
 
-        A partition that is assigned again while the application still gives it up is added as new once it has:
-        its callback was told that it goes.
+        A partition that is assigned again while the application still gives it up is added as new once it has: its
+        callback was called for it.
         """
         owned = self._subscription.assigned
         added = self.target - owned
@@ -98,7 +98,7 @@ class AssignmentReconciler:
             self._add_event(AssignPartitions(callback, tuple(sorted(added)), shared_partitions, finished))
 
     def done(self, callback_id: int) -> frozenset[TopicPartition]:
-        """A callback came back. Returns what was given up by it."""
+        """A callback has ended. Returns the partitions that it gave up."""
         if (added := self._assigning.pop(callback_id, None)) is not None:
             self._subscription.release(added)
         given_up = self._revoking.pop(callback_id, frozenset())
@@ -108,9 +108,9 @@ class AssignmentReconciler:
         return given_up
 
     def lose(self) -> None:
-        """From now on no partition is ours: callbacks that the application has not begun are void (B11).
+        """From now on the member owns no partition: callbacks that have not begun are void (B11).
 
-        Which these are only the application knows, so it is told of all that were asked for.
+        Only the application knows which have begun, so the event names all requested ones.
         """
         lost = self._subscription.assigned
         instead_of = {callback: tuple(sorted(going)) for callback, going in self._revoking.items()}
@@ -131,12 +131,12 @@ class AssignmentReconciler:
 
 
 class RebalanceHistory:
-    """Which rebalance is under way, and what the one before it ended with.
+    """The current rebalance, and the result of the previous one.
 
     A rebalance that is started again before it ends is one rebalance: its first cause stays.
 
     Attributes:
-        cause: of the rebalance under way, or of the last one.
+        cause: of the current rebalance, or of the last one.
     """
 
     def __init__(self, add_event: AddBackgroundEvent) -> None:
@@ -155,13 +155,13 @@ class RebalanceHistory:
         return True
 
     def found(self, detail: str) -> None:
-        """What is known of its cause since: who came and who went, to the member that leads."""
+        """Add details of the cause that the leader has learnt: members that joined and left."""
         self._detail = detail
 
     def finish(
         self, now: int, group: GroupMetadata, assigned: frozenset[TopicPartition]
     ) -> RebalanceFinished:
-        """It ended with this assignment. The caller tells the application."""
+        """It ended with this assignment. The caller reports it to the application."""
         before, self._before = self._before, assigned
         rebalance = Rebalance(
             cause=f"{self.cause}; {self._detail}" if self._detail else self.cause,
@@ -176,9 +176,9 @@ class RebalanceHistory:
         return RebalanceFinished(rebalance, group)
 
     def abandon(self) -> None:
-        """The identity is gone, and everything owned with it; what comes next is another rebalance, with its own cause.
+        """The identity is gone, with all owned partitions; another rebalance follows, with its own cause.
 
-        The next one tells what was lost here, also of partitions that come back in it: others may have read them.
+        It reports the loss, even of partitions that it returns: other members may have read them.
         """
         if self._started_at is not None:
             self._add_event(RebalanceFailed())
@@ -187,12 +187,12 @@ class RebalanceHistory:
         self._before = frozenset()
 
     def give_up(self, now: int, cause: str, group: GroupMetadata) -> None:
-        """Nothing comes next: what was lost is an entry of its own, of no generation."""
+        """No rebalance follows: the loss is an entry of its own, without a generation."""
         if self._lost:
             self.cause, self._detail = cause, ""
             self._add_event(self.finish(now, group, frozenset()))
 
     def forget(self) -> None:
-        """Out of the group by our own will: the next membership starts from nothing."""
+        """The member has left the group: the next membership starts with no partitions."""
         self._started_at = None
         self._before = self._lost = frozenset()

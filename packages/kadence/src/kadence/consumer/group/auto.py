@@ -3,18 +3,18 @@
 Whenever the consumer joins from outside, it asks the coordinator whether the group has classic
 members (DescribeGroups knows no others). If so the consumer joins them in their protocol, because only an
 explicit ``group.protocol=consumer`` may convert a live group. Otherwise it joins by KIP-848, and if the broker
-does not speak that, or will not for this group, by the classic protocol: nothing was owned yet, so no record
-is lost or read twice on the way.
+does not speak that, or refuses it for this group, by the classic protocol: the member owned nothing yet, so no record
+is lost or read twice.
 
-A `SubscriptionPattern` is carried by KIP-848 only: where the group lives by the classic protocol, or the broker
-speaks nothing else, the application is told so instead.
+Only KIP-848 has a `SubscriptionPattern`: if the group uses the classic protocol, or the broker speaks nothing else, the
+application gets an error.
 
-Question and join are two requests. A classic member that comes to an empty group between them is converted, as by
-``group.protocol=consumer``: the protocol has no join that would be refused instead. It goes on reading all the same.
+The question and the join are two requests. A classic member that joins an empty group between them is converted, as by
+``group.protocol=consumer``: the protocol has no join that would be refused instead. It keeps reading.
 
-It has a member for each protocol. One is in use; the other is outside the group, or still leaving it. The classic
-one is made when it is first needed: where a group has no classic members, nobody needs its files, messages and
-assignors. The helper thread reads them.
+It has a member for each protocol. One is in use; the other is outside the group, or still leaving it. The classic one
+is created when it is first needed: its files, messages and assignors are not needed in groups without classic members.
+The helper thread imports them.
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ __all__ = ["AutoMembership", "LoadClassic"]
 log = logger("kadence.consumer")
 
 _NOT_HERE = frozenset({error_codes.UNSUPPORTED_VERSION, error_codes.GROUP_ID_NOT_FOUND})
-"""Refusals of a join after which the classic protocol may still do."""
+"""Refusals of a join after which the classic protocol may still work."""
 
 LoadClassic = Callable[[], "Callable[[], ClassicMembership]"]
-"""Reads what the classic protocol needs, on the helper thread. Its result makes the member, on the network thread."""
+"""Imports the classic protocol, on the helper thread. Its result creates the member, on the network thread."""
 
 
 class AutoMembership:
-    """Chooses the group protocol for ``group.protocol=auto``, and makes the member of it.
+    """Chooses the group protocol for ``group.protocol=auto``, and creates its member.
 
     It has the interface of `kadence.consumer.group.membership.Membership`.
 
     Args:
-        coordinator: is asked, and led to.
+        coordinator: receives the question and the joins.
         consumer: the member that speaks KIP-848.
         load_classic: for the other one, on the same subscription. jobs: runs it.
         config: request and backoff times.
@@ -77,18 +77,18 @@ class AutoMembership:
         self._load_classic = load_classic
         self._is_loading = False
         self._why_classic: str | None = None
-        """Why the classic member joins once it is there; None: it does not."""
+        """Why the classic member joins once it has been created; None: it does not."""
         self._config = config
         self._member: ClassicMembership | ConsumerMembership = consumer
         self._asking = False
         self._switching = False
-        """We are leaving the classic group, because the new subscription needs KIP-848."""
+        """The member is leaving the classic group, because the new subscription needs KIP-848."""
         self._question: Request | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         consumer.on_stumble = self._stumbled
         coordinator.on_failed.append(self._coordinator_failed)
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ the state
 
     @property
     def managed(self) -> bool:
@@ -120,7 +120,7 @@ class AutoMembership:
 
     @property
     def needs_polled(self) -> bool:
-        # The coordinator must hear our goodbye before our question, or it would count us among the members.
+        # The coordinator must get our LeaveGroup before the question, or it would count us among the members.
         switched = self._switching and self._classic is not None and self._classic.left
         return (self._member.needs_polled or switched) and not self._asking
 
@@ -159,7 +159,7 @@ class AutoMembership:
     def __repr__(self) -> str:
         return f"<auto {'asking' if self._asking else self._member!r}>"
 
-    # ------------------------------------------------------------ what the application wants
+    # ------------------------------------------------------------ the application's calls
 
     def subscription_changed(self, now: int) -> None:
         self._switching = self._consumer.needs_kip_848 and not self._is_out_of_classic
@@ -231,7 +231,7 @@ class AutoMembership:
             if completed.error.retriable:
                 self._backoff.failed(now)
             else:
-                # Whatever the reason is, the join will meet it too, and tell of it.
+                # The join will meet the same error, and report it.
                 why = "the broker does not show its members"
                 if self._consumer.needs_kip_848:
                     self._join(now, self._consumer, why)
@@ -240,7 +240,7 @@ class AutoMembership:
             return
         answer: Any = completed.response
         if not answer.groups:
-            # It says nothing of the group, so it is asked again.
+            # The response does not describe the group, so ask again.
             self._backoff.failed(now)
             return
         group = answer.groups[0]
@@ -256,7 +256,7 @@ class AutoMembership:
             self._join(now, self._consumer, "it has no classic members")
 
     def _join_classic(self, now: int, why: str) -> None:
-        """As `_join`; for the first time when the helper thread has read what that takes."""
+        """As `_join`; the first time only after the helper thread has imported the protocol."""
         if self._classic is not None:
             self._join(now, self._classic, why)
             return
@@ -288,7 +288,7 @@ class AutoMembership:
         member.polled(now)
 
     def _refuse(self, now: int) -> None:
-        """A SubscriptionPattern, and a group with classic members: only the user can say which of them is to change."""
+        """A SubscriptionPattern, but a group with classic members: only the user can decide which of them changes."""
         self._stop_asking()
         self._backoff.failed(now)
         self._member.needs_polled = False
@@ -299,7 +299,7 @@ class AutoMembership:
         self._asking, self._question, self._why_classic = False, None, None
 
     def _coordinator_failed(self, now: int, error: Exception) -> bool:
-        """Neither member is in the group, so neither takes the error: tell it, and let the next poll ask again."""
+        """Neither member is in the group to report the error: report it here, and let the next poll ask again."""
         del now, error
         self._stop_asking()
         return False
@@ -328,12 +328,12 @@ class AutoMembership:
 
     @property
     def _may_give_way(self) -> bool:
-        """Whether we join by KIP-848, and could by the classic protocol."""
+        """Whether we are joining by KIP-848 and could use the classic protocol."""
         joins = self._member is self._consumer and self._consumer.state is member_states.State.JOINING
         return joins and not self._consumer.needs_kip_848
 
     def _stumbled(self, now: int) -> HeartbeatOutcome:
-        """The group is a classic one in its first rebalance, which our question came too early to see: ask again."""
+        """The group is a classic one in its first rebalance, which the question came too early to see: ask again."""
         if not self._may_give_way:
             return HeartbeatOutcome.RETRY
         self._backoff.failed(now)

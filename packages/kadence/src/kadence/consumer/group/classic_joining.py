@@ -1,7 +1,7 @@
 """The states of a classic member, and its way into a generation: JoinGroup, the leader's assignment, SyncGroup.
 
-A rebalance that is started again before it ends begins here again: what was sent for it before is dropped by identity,
-so a late answer changes nothing.
+A rebalance that is restarted before it ends begins here again: requests sent for it before are recognised by object
+identity and ignored, so a late response changes nothing.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["OUT", "SECOND_ROUND", "TRANSITIONS", "Joining", "State"]
 
 
 class State(enum.Enum):
-    """Kafka's names where Kafka has them."""
+    """The states, under Kafka's names where there are any."""
 
     UNJOINED = "not in the group"
     REVOKING = "partitions must be given up before it joins"
@@ -75,7 +75,7 @@ class Joining(abc.ABC):
 
     Args:
         coordinator: finds the broker; a fatal error of its own ends the attempt to join.
-        subscription: what to join with, and where assignments are installed.
+        subscription: the topics to join with; assignments are installed in it.
         metadata: partition counts for the leader.
         config: the group's keys.
         jobs: runs the assignor.
@@ -119,7 +119,7 @@ class Joining(abc.ABC):
 
     @abc.abstractmethod
     def _lost(self, now: int, code: int) -> None:
-        """The coordinator goes on without this identity."""
+        """The coordinator no longer knows this identity."""
 
     @abc.abstractmethod
     def _fatal(self, now: int, error: KafkaError) -> None:
@@ -128,10 +128,13 @@ class Joining(abc.ABC):
     # ------------------------------------------------------------ join
 
     def _begin(self, now: int, cause: str) -> None:
-        """Start a rebalance, or start it again; the first cause stays."""
+        """Start a rebalance, or restart it; the first cause stays."""
         if self._history.begin(now, cause):
             log.info(
-                "group %s: member %s rebalances: %s", self.group.group_id, self.group.member_id or "-", cause
+                "group %s: member %s joins a rebalance: %s",
+                self.group.group_id,
+                self.group.member_id or "-",
+                cause,
             )
         self._join = self._sync = None
         self._owes_sync = self._asked_again = False
@@ -220,7 +223,7 @@ class Joining(abc.ABC):
             self._go(State.COMPLETING_REBALANCE)
 
     def _first_joined(self, answer: Any) -> None:
-        """A static member that came back took its old place, unless it leads a rebalance and shares all out itself."""
+        """A static member has its old place again, unless it leads a rebalance and assigns all partitions itself."""
         if self.group.group_instance_id is not None and (not self._leads or answer.skip_assignment):
             self._orphans.came_back(self.group.generation_id)
 
@@ -259,7 +262,7 @@ class Joining(abc.ABC):
         elif code == error_codes.REBALANCE_IN_PROGRESS:
             self._begin(now, "the coordinator asked (sync)")
         elif code in error_codes.RETRIABLE:
-            # COORDINATOR_LOAD_IN_PROGRESS, too. Kafka's client takes that for a failure.
+            # Also COORDINATOR_LOAD_IN_PROGRESS, which Kafka's client treats as a failure.
             self._backoff.failed(now)
             self._begin(now, error_codes.name(code))
         else:
@@ -279,7 +282,8 @@ class Joining(abc.ABC):
             return
         topics = self._subscription.topics
         if not all(p.topic in topics for p in target):
-            # The subscription changed since the join, or the leader is mistaken: then not in a tight loop.
+            # The subscription has changed since the join, or the leader is wrong: in that case do not rejoin in a tight
+            # loop.
             if topics == self._joined_topics:
                 self._backoff.failed(now)
             self._begin(now, "assigned topics are not subscribed")
@@ -295,7 +299,7 @@ class Joining(abc.ABC):
             self._begin(now, SECOND_ROUND)
 
     def _not_answered(self, now: int, completed: Completed, error: KafkaError) -> None:
-        """Join or sync was not answered: keep the member id, or the group would have us twice."""
+        """Join or sync was not answered: keep the member id, or the group would contain this member twice."""
         self._coordinator.check(now, completed.request.node_id, error)
         if self.state is State.LEAVING:
             return
@@ -306,7 +310,7 @@ class Joining(abc.ABC):
             self._fatal(now, explain_transport(error, self._config))
 
     def _drop_stranded(self, now: int) -> None:
-        """Begin again at the present coordinator: what was sent to the one before it will not be answered."""
+        """Start again at the current coordinator: requests to the previous one will not be answered."""
         node_id = self._coordinator.node_id
         sent = self._join or self._sync
         if node_id is None or sent is None or sent.node_id == node_id or self.state is State.LEAVING:

@@ -1,8 +1,8 @@
-"""The group leader's work between JoinGroup and SyncGroup: know the topics, run the assignor, encode.
+"""The group leader's work between JoinGroup and SyncGroup: get the topics, run the assignor, encode the result.
 
 The assignor runs on the helper thread: a large group takes a while, a custom assignor may take any time, and
-heartbeats must go on meanwhile. The topics it was run with are kept, because when they change the
-leader asks for a new rebalance.
+heartbeats must go on meanwhile. The topics that it ran with are kept, because the leader asks for a new rebalance when
+they change.
 
 Collects the user data of this member's assignors for the leader's assignor, before each JoinGroup.
 
@@ -38,8 +38,8 @@ class UserData:
     """Collects the user data of this member's assignors before each JoinGroup.
 
     Attributes:
-        last: what the group gave this member last. result: by assignor, once it is there.
-        error: why there will be none.
+        last: this member's last assignment. result: user data by assignor, once available. error: the reason why there
+            will be none.
     """
 
     def __init__(self, assignors: Iterable[Assignor], jobs: Jobs) -> None:
@@ -52,13 +52,13 @@ class UserData:
         self._asked = False
 
     def stop(self) -> None:
-        """Forget what was gathered: it is of the rebalance before."""
+        """Forget the collected data: it belongs to the previous rebalance."""
         self._attempt += 1
         self._asked = False
         self.result = self.error = None
 
     def gather(self) -> None:
-        """Ask, if that has not been done; the answer is in `result` or `error`, now or later."""
+        """Start collecting, if that has not been done; the outcome is in `result` or `error`, now or later."""
         if self._asked:
             return
         self._asked = True
@@ -96,7 +96,7 @@ class UserData:
 
 
 def is_built_in(assignor: Assignor) -> bool:
-    """Whether it is Kafka's, written here: it neither blocks nor fails."""
+    """Whether it is one of Kafka's, as implemented here: it neither blocks nor fails."""
     return type(assignor) in BUILT_IN.values()
 
 
@@ -105,22 +105,22 @@ log = logger("kadence.consumer")
 _PASSING = error_codes.RETRIABLE - {error_codes.UNKNOWN_TOPIC_OR_PARTITION}
 
 _NAMED = 5
-"""So many members are named as what changed in a group."""
+"""How many members are named as changes in a group."""
 
 _SLOW_MS = 10_000
-"""An assignor that runs for so long is told of, once."""
+"""An assignor that runs for this long (ms) is logged, once."""
 
 _METADATA_PATIENCE_MS = 5_000
-"""How long to wait for topics that no broker has told us of yet, before assigning without them."""
+"""How long (ms) to wait for metadata of topics before assigning without them."""
 
 
 class Leader:
     """One member's leadership, empty while it follows.
 
     Attributes:
-        result: what SyncGroup has to carry for each member id, once it is there.
-        error: why there will be none.
-        changes: who came and who went since the generation before, if this member led that one too; else "".
+        result: each member's assignment for SyncGroup, once available. error: the reason why there will be none.
+            changes: members that joined and left since the previous generation, if this member led that one too; else
+            "".
     """
 
     def __init__(self, metadata: ClusterView, jobs: Jobs) -> None:
@@ -141,7 +141,7 @@ class Leader:
         self._seen: Cluster | None = None
 
     def stop(self) -> None:
-        """A new rebalance began: nobody needs what is still being computed."""
+        """A new rebalance began: a result that is still being computed is not needed."""
         self._attempt += 1
         self._slow_at = FOREVER
         self.result = self.error = None
@@ -163,7 +163,10 @@ class Leader:
         *,
         skip_assignment: bool,
     ) -> None:
-        """Be the leader. ``skip_assignment``: the group keeps what it has (KIP-814), only its topics are watched."""
+        """Be the leader.
+
+        ``skip_assignment``: the group keeps its assignment (KIP-814), and only its topics are watched.
+        """
         self.stop()
         try:
             for member in members:
@@ -186,7 +189,7 @@ class Leader:
             self._wait_until = add_ms(now, _METADATA_PATIENCE_MS)
 
     def poll(self, now: int) -> int:
-        """Run the assignor as soon as the topics are known. Returns when to be asked again."""
+        """Run the assignor as soon as the topics are known. Returns when to be polled again."""
         if self._assignor is None:
             return self._running(now)
         topics = _topics(self._metadata.cluster, self._topics)
@@ -210,7 +213,7 @@ class Leader:
         if now >= self._slow_at:
             self._slow_at = FOREVER
             log.warning(
-                "the assignor %r has been running for %d s: the whole group waits for it",
+                "the assignor %r has been running for %d s; the whole group is waiting for it",
                 self._slow,
                 _SLOW_MS // 1_000,
             )
@@ -223,18 +226,18 @@ class Leader:
             self.error = error if isinstance(error, AssignorError) else AssignorError(repr(error))
 
     def topics_changed(self) -> list[str]:
-        """Topics of the group whose partitions are no longer what they were at the assignment.
+        """Topics of the group whose partitions have changed since the assignment.
 
-        A topic that cannot be seen for a moment is not a change; one that the cluster says is gone is. So are other
-        racks of its replicas, if members say theirs (KIP-881) and all of these brokers can be seen before and after:
-        a broker that is restarted is no reason to rebalance.
+        A topic that is briefly missing from metadata is not a change; one that the cluster reports as deleted is. So
+        are changed racks of its replicas, if members report theirs (KIP-881) and all of these brokers are known before
+        and after: the restart of a broker is not a reason to rebalance.
         """
         cluster = self._metadata.cluster
         if not self._topics or cluster is self._seen:
             return []
         topics = _topics(cluster, self._topics)
         if self._given is None:
-            # The assignment was skipped: take what we see first for what it was made with.
+            # The assignment was skipped: assume that it was made with the topics as first seen.
             if all(_told(cluster, topic) for topic in self._topics):
                 self._given, self._seen = topics, cluster
             return []
@@ -288,16 +291,16 @@ def _some(names: list[str]) -> str:
 def _wrong(
     assignment: object, counts: Mapping[str, int], members: Mapping[str, MemberSubscription]
 ) -> str | None:
-    """What is wrong with an assignment of somebody else's making; None if nothing is."""
+    """The error in a user-defined assignor's assignment; None if it is valid."""
     if not isinstance(assignment, Mapping):
-        return f"{assignment!r} is no dict of member ids to partitions"
+        return f"{assignment!r} is not a dict of member ids to partitions"
     owners: dict[TopicPartition, str] = {}
     for member, partitions in assignment.items():
         if member not in members:
             return f"there is no member {member!r}"
         for partition in partitions if isinstance(partitions, Iterable) else (partitions,):
             if not isinstance(partition, TopicPartition):
-                return f"{partition!r}, given to {member}, is no TopicPartition"
+                return f"{partition!r}, given to {member}, is not a TopicPartition"
             if not 0 <= partition.partition < counts.get(partition.topic, 0):
                 return f"{partition}, given to {member}, does not exist"
             if partition.topic not in members[member].topics:
@@ -308,7 +311,7 @@ def _wrong(
 
 
 def _topics(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """The topics that exist. Racks of a partition are told only where all its replicas' are known."""
+    """The topics that exist. Racks of a partition are included only if those of all its replicas are known."""
     counts = {}
     racks = {}
     for name in names:
@@ -324,6 +327,6 @@ def _topics(cluster: Cluster, names: Iterable[str]) -> Topics:
 
 
 def _told(cluster: Cluster, name: str) -> bool:
-    """Whether a broker has told us of the topic, be it that there is none; not what it could not say just now."""
+    """Whether a broker has described the topic or reported that it does not exist, and not a temporary error."""
     topic = cluster.topics.get(name)
     return topic is not None and (bool(topic.partitions) or topic.error_code not in _PASSING)

@@ -1,4 +1,4 @@
-"""One member of a classic group: JoinGroup, SyncGroup and what the coordinator says afterwards (C4, C5).
+"""One member of a classic group: JoinGroup, SyncGroup, and heartbeats afterwards (C4, C5).
 
     UNJOINED ─polled─> PREPARING_REBALANCE ─join ok─> COMPLETING_REBALANCE ─sync ok─> STABLE
                          ▲           ▲                        │ refused                 │ asked to rejoin
@@ -6,20 +6,20 @@
 
 The whole table is `classic_joining.TRANSITIONS`. Two things differ from Kafka's classic consumer, both on purpose:
 
-* A rebalance needs the application only where it must give something up. A cooperative member joins the
-  moment it is asked to, still claiming what it owns; what the new assignment takes away is revoked
-  afterwards, when the application has time for it, and a second rebalance hands it on (KIP-429).
-* Heartbeats go on while a JoinGroup is parked. Their answer may then overtake the join's on another
-  connection and say ILLEGAL_GENERATION of a generation that is merely over, so while a join is under way
-  the join's own answer decides what became of the member. Where that answer is lost, the answer to the next
-  join decides: the coordinator counts the member in a generation of which it has not heard.
+* A rebalance needs the application only when it must give partitions up. A cooperative member joins as soon as it is
+asked to, still claiming its partitions; those that the new assignment takes away are revoked afterwards, when the
+application polls, and a second rebalance assigns them to their new owners (KIP-429).
+* Heartbeats go on while a JoinGroup is parked. Their response may then overtake the join's on another connection and
+report ILLEGAL_GENERATION for a generation that has merely ended, so during a join its own response decides whether the
+membership is valid. If that response is lost, the response to the next join decides: the coordinator counts the member
+in a generation that the member does not know.
 
 A member that is to leave after its JoinGroup was sent still sends SyncGroup, as the leader with the assignment,
-while the application gives its partitions up: until then the coordinator refuses every commit, also the one
-that the application makes in its callback. What SyncGroup assigns to it changes nothing any more.
+while the application gives its partitions up: until then the coordinator refuses every commit, including the one that
+the application makes in its callback. The assignment in SyncGroup's response is ignored.
 
-An answer may be late, so each is judged against what was *sent*: join and sync are dropped by identity when the member
-moves on, heartbeats compare the identity they carried.
+A response may be late, so each is compared with its request: join and sync are ignored once the member has moved on,
+heartbeats compare the identity in the request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = ["ClassicMembership"]
 log = logger("kadence.consumer")
 
 _NAMED = 5
-"""So many partitions are named as the cause of a rebalance."""
+"""How many partitions are named as the cause of a rebalance."""
 
 
 class ClassicMembership(Joining):
@@ -80,7 +80,7 @@ class ClassicMembership(Joining):
         self._leave_reason = ""
         coordinator.on_failed.append(self._coordinator_failed)
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ the state
 
     @property
     def managed(self) -> bool:
@@ -96,7 +96,7 @@ class ClassicMembership(Joining):
 
     @property
     def term(self) -> object:
-        """Heartbeat at once in each generation: only a heartbeat tells of a second round."""
+        """Heartbeat at once in each generation: only a heartbeat reveals a second round."""
         return self.group
 
     @property
@@ -119,7 +119,7 @@ class ClassicMembership(Joining):
             f"generation={group.generation_id} partitions={len(self._subscription.partitions)}>"
         )
 
-    # ------------------------------------------------------------ what the application wants
+    # ------------------------------------------------------------ the application's calls
 
     def subscription_changed(self, now: int) -> None:
         """subscribe() was called; the next poll joins with it."""
@@ -129,7 +129,7 @@ class ClassicMembership(Joining):
         self.needs_polled = self.managed
 
     def polled(self, now: int) -> None:
-        """The application polls: what waited for that may begin."""
+        """The application polls: actions that waited for that may begin."""
         if not self.needs_polled:
             return
         self.needs_polled = False
@@ -143,12 +143,12 @@ class ClassicMembership(Joining):
             self._look_around(now)
 
     def rebalance(self, now: int, reason: str) -> None:
-        """Rejoin although nothing asks for it (KIP-568). Does nothing during a rebalance, or outside a group."""
+        """Rejoin on request of the application (KIP-568). Does nothing during a rebalance, or outside a group."""
         if self.state is State.STABLE:
             self._begin(now, f"enforced: {reason}" if reason else "enforced")
 
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
-        """The application ran a callback. What it raised changes nothing: the group cannot wait for it."""
+        """The application ran a callback. An exception of it changes nothing: the group cannot wait."""
         if error is not None:
             log.warning("group %s: a rebalance callback raised %s", self.group.group_id, error)
         given_up = self._partitions.done(callback_id)
@@ -169,9 +169,9 @@ class ClassicMembership(Joining):
         """Leave the group: give the partitions up (RevokePartitions), then LeaveGroup; see `left`.
 
         Args:
-            reason: told to the broker (KIP-800).
-            callbacks: False when no application is there to run them (or its time is over).
-            goodbye: whether to tell the broker; None: a dynamic member does (KIP-1092).
+            reason: sent to the broker (KIP-800).
+            callbacks: False when the application cannot run them (or has no time left). goodbye: whether to send
+                LeaveGroup; None: a dynamic member does (KIP-1092).
         """
         self._departures.goodbye = goodbye
         self.needs_polled = False
@@ -190,7 +190,7 @@ class ClassicMembership(Joining):
     def poll_timed_out(self, now: int) -> None:
         """Nothing was polled for the processing timeout: leave until something is (B4).
 
-        A static member says nothing: its partitions wait for it until its session ends.
+        A static member sends nothing: its partitions stay assigned to it until its session ends.
         """
         log.warning(
             "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go "
@@ -242,7 +242,7 @@ class ClassicMembership(Joining):
             self._departures.on_response(now, completed)
 
     def _look_around(self, now: int) -> None:
-        """Reasons to rejoin that nobody tells: the subscription, and for a leader the topics of the group."""
+        """Reasons to rejoin that come without an event: the subscription, and for a leader the topics of the group."""
         topics = self._subscription.topics
         if topics and topics != self._joined_topics:
             self._begin(now, "subscription changed")
@@ -253,7 +253,7 @@ class ClassicMembership(Joining):
         if (orphans := self._orphans.found(now, completed)) and self.state is State.STABLE:
             named = ", ".join(f"{each.topic}-{each.partition}" for each in orphans[:_NAMED])
             more = f" and {len(orphans) - _NAMED} more" if len(orphans) > _NAMED else ""
-            self._begin(now, f"nobody has {named}{more}")
+            self._begin(now, f"no member has {named}{more}")
 
     # ------------------------------------------------------------ heartbeats
 
@@ -293,7 +293,7 @@ class ClassicMembership(Joining):
         return HeartbeatOutcome.LOST
 
     def _awaits_the_join(self, code: int) -> bool:
-        """Whether the answer to a JoinGroup decides what ``code`` means: to the one under way, or to the next."""
+        """Whether the response to a JoinGroup, the current one or the next, decides the meaning of ``code``."""
         return self._join is not None or (
             code == error_codes.ILLEGAL_GENERATION and self.state is State.PREPARING_REBALANCE
         )
@@ -302,7 +302,7 @@ class ClassicMembership(Joining):
         if self.state is State.STABLE or (self.state is State.COMPLETING_REBALANCE and self._sync is None):
             self._begin(now, "the coordinator asked (heartbeat)")
         elif self.state is State.COMPLETING_REBALANCE:
-            # If the sync succeeds all the same, the rebalance that comes after it has begun already.
+            # If the sync nevertheless succeeds, the next rebalance has already begun.
             self._asked_again = True
 
     # ------------------------------------------------------------ commits
@@ -326,7 +326,7 @@ class ClassicMembership(Joining):
     # ------------------------------------------------------------ ends
 
     def _lost(self, now: int, code: int) -> None:
-        """The coordinator goes on without this identity: drop everything, join anew."""
+        """The coordinator no longer knows this identity: drop everything, and join again."""
         name = error_codes.name(code)
         log.warning(
             "group %s: member %s lost its session: %s", self.group.group_id, self.group.member_id, name
@@ -345,9 +345,9 @@ class ClassicMembership(Joining):
             self._begin(now, f"session lost: {name}")
 
     def _fatal(self, now: int, error: KafkaError) -> None:
-        """Give up until the application polls again; it is told why (B6)."""
+        """Give up until the application polls again; the poll raises the reason (B6)."""
         fenced = isinstance(error, FencedInstanceIdError)
-        # An application that polls on must not join in a tight loop: each join may be a rebalance for all members.
+        # Repeated polls must not join in a tight loop: each join may be a rebalance for all members.
         self._backoff.failed(now)
         log.error("group %s: %s", self.group.group_id, error)
         leaving = self.state is State.LEAVING
@@ -357,7 +357,7 @@ class ClassicMembership(Joining):
         self._reset()
         self._history.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
         self._go(State.UNJOINED)
-        # A fenced member that came back would fence the other one, and so on for ever. So only a new subscribe() joins.
+        # A fenced member that rejoined would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
         self._add_event(Failed(error, fatal=fenced, gave_up=True))
 

@@ -1,15 +1,14 @@
-"""Partitions that nobody has, because a static member came back without a rebalance (KIP-345).
+"""Finds partitions that no member has, because a static member returned without a rebalance (KIP-345).
 
-It takes its old place, with the partitions of that. Others may be nobody's then, until the next rebalance, for whatever
-reason that comes:
+It takes its old place, with the partitions of that. Other partitions may then have no owner until the next rebalance:
 
-- Those that it gave up in the first round of a cooperative rebalance, if it was killed before the second, for which it
-  would have asked (KIP-429).
-- Those of topics to which only its new process subscribes.
-- Those that were made while it was down, if it leads the group. It does not assign anew, so it does not see that they
-  are new.
+- Those that it gave up in the first round of a cooperative rebalance, if it was killed before it could ask for the
+second (KIP-429).
+- Partitions of topics to which only its new process subscribes.
+- Partitions that were created while it was down, if it leads the group. It makes no new assignment, so it does not
+notice them.
 
-So a static member that came back looks once, after a while, whether each partition has an owner.
+So a static member that has returned checks once, after a while, whether each partition has an owner.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from kadence.wire import WireError
 __all__ = ["Orphans"]
 
 _HEARTBEATS: Final = 2
-"""It looks after so many heartbeat intervals: by then a second round that is not owed by the dead has begun."""
+"""It checks after this many heartbeat intervals: by then any second round requested by live members has begun."""
 
 
 class Orphans:
@@ -57,7 +56,7 @@ class Orphans:
         self.sent: Request | None = None
 
     def came_back(self, generation: int) -> None:
-        """The member came into this generation, and cannot know what it owed to it."""
+        """The member joined in this generation, and cannot know whether it owed it a second round."""
         self._generation = generation
         self._look_at = FOREVER
         self.sent = None
@@ -70,7 +69,7 @@ class Orphans:
             self.forget()
 
     def forget(self) -> None:
-        """Nothing is looked for: a rebalance has shared all out since, or the membership is over."""
+        """Stop looking: a rebalance has assigned all partitions since, or the membership is over."""
         self._generation, self._look_at, self.sent = -1, FOREVER, None
 
     def poll(self, now: int, requests: list[Request]) -> int:
@@ -93,7 +92,10 @@ class Orphans:
         return FOREVER
 
     def found(self, now: int, completed: Completed) -> list[TopicPartition]:
-        """What the answer says is nobody's. An answer that says nothing is asked for again, or not, by its error."""
+        """The partitions without an owner, by the response.
+
+        After an error the request is repeated or not, depending on it.
+        """
         if completed.request is not self.sent:
             return []
         self.sent = None
@@ -109,7 +111,7 @@ class Orphans:
             return []
         self.forget()
         if error or group is None or group.group_state != "Stable":
-            # It may not ask; or all is shared out anew just now.
+            # It is not allowed to ask, or a rebalance is assigning all partitions now.
             return []
         try:
             owned = {p for each in group.members for p in decode_assignment(each.member_assignment)}

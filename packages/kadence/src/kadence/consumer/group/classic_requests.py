@@ -1,9 +1,9 @@
-"""What a classic member sends: JoinGroup, SyncGroup and Heartbeat, and how long each may take.
+"""The requests of a classic member: JoinGroup, SyncGroup and Heartbeat, and their timeouts.
 
 LeaveGroup is `LeaveGroupDepartures`. The state machine in `classic_member` decides when; this file knows the messages'
 fields.
 
-Kafka moved the same facts from single fields into lists (KIP-345), and a field that a version does not know may not be
+Kafka moved the same data from single fields into lists (KIP-345), and a field that a version does not know may not be
 set. The version is known only when the bytes are written, so these messages hold the newest form and write the older
 one where it is needed.
 """
@@ -37,20 +37,20 @@ __all__ = [
 ]
 
 PROTOCOL_TYPE: Final = "consumer"
-"""What the groups of consumers are called among all groups (Kafka Connect's are "connect")."""
+"""The protocol type of groups of consumers (Kafka Connect's is "connect")."""
 
 _JOIN_MARGIN_MS: Final = 5_000
-"""A JoinGroup is parked for up to the rebalance timeout; its answer gets so much longer to arrive."""
+"""A JoinGroup is parked for up to the rebalance timeout; its response may take this much longer (ms) to arrive."""
 _REASON_MAX: Final = 255
 _MEMBER_LIST: Final = 3
 _THROTTLED: Final = 1
 
 
 class SyncGroupResponse(sync_group.SyncGroupResponse):
-    """Takes the error code even where the rest of the answer cannot be read.
+    """Reads the error code even if the rest of the response is unreadable.
 
-    librdkafka's mock cluster sends a null assignment with an error, which the protocol does not allow; the error is
-    what matters, and a rejoin mends it.
+    librdkafka's mock cluster sends a null assignment with an error, which the protocol does not allow; only the error
+    matters, and rejoining resolves it.
     """
 
     @classmethod
@@ -110,8 +110,8 @@ class ClassicRequests:
         """JoinGroup.
 
         Args:
-            group: the identity it joins with. topics: what it wants to read.
-            owned: what it holds now, as it tells every assignor. reason: why it joins (KIP-800).
+            group: the identity it joins with. topics: those to read. owned: its current partitions, as reported to
+                every assignor. reason: why it joins (KIP-800).
             user_data: each assignor's own bytes, the preferred assignor first.
         """
         said = MemberSubscription(
@@ -145,7 +145,7 @@ class ClassicRequests:
         assignor: str | None,
         assignments: Mapping[str, bytes],
     ) -> Request:
-        """SyncGroup: the leader's with what each member gets, everybody else's with nothing."""
+        """SyncGroup: the leader's contains each member's assignment, other members' contain none."""
         message = SyncGroupRequest(
             group_id=group.group_id,
             generation_id=group.generation_id,
@@ -164,7 +164,7 @@ class ClassicRequests:
         return Request(_heartbeat(group), node_id, deadline, ConnectionPurpose.GROUP)
 
     def native_heartbeat(self, group: GroupMetadata) -> HeartbeatRequest:
-        """The heartbeat that the native thread may send: the same object as long as the identity is."""
+        """The heartbeat that the native thread may send: the same object as long as the identity is the same."""
         if self._native_heartbeat is None or self._native_heartbeat[0] is not group:
             self._native_heartbeat = group, _heartbeat(group)
         return self._native_heartbeat[1]
@@ -184,9 +184,9 @@ def _heartbeat(group: GroupMetadata) -> HeartbeatRequest:
 
 
 class LeaveGroupDepartures(Departures):
-    """Says LeaveGroup.
+    """Sends LeaveGroup.
 
-    A static member says nothing: its place is kept for it until its session ends (KIP-345).
+    A static member sends nothing: its place is kept until its session ends (KIP-345).
     """
 
     def add(
@@ -197,7 +197,7 @@ class LeaveGroupDepartures(Departures):
             super().add(now, group, joining, reason, awaited=awaited)
 
     def joined(self, completed: Completed) -> None:
-        """The answer of a JoinGroup that nobody else waits for."""
+        """The response to a JoinGroup that no other part waits for."""
         for departure in self._waiting:
             if departure.joining is completed.request:
                 answer = completed.response

@@ -1,19 +1,20 @@
-"""Offsets of the group: commits in the order in which they were given, and look-ups of what is committed.
+"""Offsets of the group: commits in the order of the calls, and look-ups of committed offsets.
 
 One OffsetCommit is under way at a time. Commits that come meanwhile go out together as the next one, the later
 offset of a partition winning, so any rate of commits costs one round trip at a time and no repetition can
-overtake a newer commit. Results are told in order (`Answer` for commits with ``retry``, `CommitCompleted` for
-the others); a commit of no offsets is done when all before it are.
+overtake a newer commit. Results are reported in order (`Answer` for commits with ``retry``, `CommitCompleted` for the
+others); a commit of no offsets is complete when all before it are.
 
-A rebalance in the background can end a generation between a commit's sending and its arrival. Such a commit
-is not failed: it is sent again under the new generation, if every partition in it was this member's all the
-time. A partition that was not (lost, revoked, given to somebody else meanwhile) is left out, and the commit ends
-with a `CommitFailedError` that names it: the group has read it from somewhere else by now. The others are committed.
+A rebalance in the background can end a generation between a commit's sending and its arrival. Such a commit does not
+fail: it is sent again under the new generation, if this member owned every partition in it all the time. A partition
+that it did not (lost, revoked, assigned to another member meanwhile) is left out, and the commit ends with a
+`CommitFailedError` that names it: another member may have read it by now. The others are committed.
 
-All offsets of one request are one batch of the coordinator's log, which takes a megabyte by default. So commits that
-are larger go out in parts; each of them has its result when all of it is there.
+All offsets of one request are one batch of the coordinator's log, which takes a megabyte by default. So larger commits
+are sent in parts; each has its result when all of its parts have.
 
-First here: one commit until its result is told, the request that carries several, and what a broker's answer means.
+First in this file: one commit until its result is reported, the request that carries several, and the evaluation of a
+response.
 """
 
 from __future__ import annotations
@@ -54,13 +55,13 @@ _LAST_WITH_NAMES: Final = 9
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """One commit until its result is told."""
+    """One commit until its result is reported."""
 
     call: Commit
     tenure: dict[TopicPartition, PartitionState | None]
-    """What proves that a partition was the member's since the commit was given."""
+    """Proofs that the member has owned each partition since the commit call."""
     topic_ids: dict[str, bytes]
-    """Of the topics that were read when the commit was given: one made anew since is another topic (KIP-516)."""
+    """Ids of the topics at the commit call: a topic recreated since then is a different topic (KIP-516)."""
     sent: bool = False
     done: bool = False
     is_answered: bool = False
@@ -68,21 +69,21 @@ class Pending:
     failure: KafkaError | None = None
     """Why the last attempt is repeated."""
     lost: set[TopicPartition] = field(default_factory=set)
-    """Partitions left out, because they were not the member's all the time."""
+    """Partitions left out, because the member did not own them all the time."""
     stored: set[TopicPartition] = field(default_factory=set)
     """Those that are committed."""
     foreign: frozenset[TopicPartition] = frozenset()
-    """Those that have nothing to do with the member's subscription, and are committed as any client may."""
+    """Partitions outside the member's subscription, which any client may commit."""
     strangers: frozenset[TopicPartition] = frozenset()
-    """Those of topics that it is subscribed to, which were never given to it."""
+    """Partitions of subscribed topics that were never assigned to it."""
     void: set[TopicPartition] = field(default_factory=set)
-    """Partitions left out, because another stretch of reading has begun since the offset was read."""
+    """Partitions left out, because a seek, a reset or the like has come since the offset was read."""
     is_bare: bool = False
-    """Whether metadata is left out, which was too large: who parts from partitions cannot shorten it any more."""
+    """Whether metadata that was too large is left out: it cannot be shortened while partitions are given up."""
 
     @property
     def offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """What is to be committed still."""
+        """The offsets still to be committed."""
         if not (self.lost or self.void or self.stored or self.is_bare):
             return self.call.offsets
         return {
@@ -93,7 +94,7 @@ class Pending:
 
     @property
     def told(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The offsets that its end is about."""
+        """The offsets in its result."""
         offsets = self.call.offsets
         return {p: at for p, at in offsets.items() if p not in self.void} if self.void else offsets
 
@@ -106,7 +107,7 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """What is under way: whose commits, of which partitions, under which identity."""
+    """The request under way: its commits, partitions and identity."""
 
     request: Request
     partitions: Collection[TopicPartition]
@@ -126,11 +127,11 @@ def combined(
     managed: bool,
     timeout_ms: int,
 ) -> Attempt:
-    """One request for all of them; of two offsets of a partition the later one wins.
+    """One request for all of them; of two offsets of a partition, the later one wins.
 
     Args:
-        group: whose commit it is. managed: whether that is a member, or somebody outside the group.
-        metadata: for the versions that name topics by their ids.
+        group: the identity of the committer. managed: whether that is a member of the group.
+        metadata: provides topic ids, for the versions that use them.
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     for pending in batch:
@@ -171,7 +172,7 @@ _PART_BYTES: Final = 500_000
 """The most that one request stores, about. The coordinator's log takes 1,048,588 bytes at once by default."""
 
 _OF_ONE_BYTES: Final = 80
-"""What one offset takes there beside the names and its metadata, at most."""
+"""The most bytes of one offset there, without names and metadata."""
 
 
 def _first_part(
@@ -196,7 +197,7 @@ def _partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPar
 
 
 def codes_of(attempt: Attempt, completed: Completed) -> Mapping[TopicPartition, int]:
-    """What the broker said of each partition."""
+    """The broker's result for each partition."""
     answer: Any = completed.response
     by_name = completed.version <= _LAST_WITH_NAMES
     return {
@@ -209,11 +210,14 @@ def codes_of(attempt: Attempt, completed: Completed) -> Mapping[TopicPartition, 
 
 
 _MOST_WAITING: Final = 1_000
-"""Asynchronous commits that wait while no coordinator is known. Of more the oldest fail: later ones overtake them."""
+"""The most asynchronous commits that wait while no coordinator is known.
+
+Beyond that the oldest fail: later ones replace them.
+"""
 
 
 class _Follower(NamedTuple):
-    """What is to be done when these commits have ended."""
+    """A call to make when these commits have ended."""
 
     commits: list[Pending]
     then: Callable[[int], None]
@@ -226,8 +230,8 @@ class CommitRequestManager:
     `poll` ends the commits and look-ups whose deadline has passed.
 
     Args:
-        coordinator, membership: where commits go, and as whom.
-        metadata: topic ids, for the versions that name topics by them.
+        coordinator, membership: the recipient and the sender's identity. metadata: topic ids, for the versions that use
+            them.
         config: request and backoff times.
         add_event: takes the results.
     """
@@ -241,11 +245,11 @@ class CommitRequestManager:
         add_event: AddBackgroundEvent,
     ) -> None:
         self.is_cut_off: Callable[[], bool] = lambda: False
-        """Tells whether no broker is there."""
+        """Returns whether no broker can be reached."""
         self.is_foreign: Callable[[TopicPartition], bool] = lambda partition: False
-        """Tells whether a partition has nothing to do with the subscription."""
+        """Returns whether a partition is outside the subscription."""
         self.was_ours: Callable[[TopicPartition], bool] = lambda partition: True
-        """Tells whether a partition was ever given to this member."""
+        """Returns whether a partition was ever assigned to this member."""
         self._coordinator = coordinator
         self._membership = membership
         self._metadata = metadata
@@ -253,7 +257,7 @@ class CommitRequestManager:
         self._add_event = add_event
         self._queue: deque[Pending] = deque()
         self._first_deadline = FOREVER
-        """No commit in the queue has an earlier one."""
+        """The earliest deadline in the queue."""
         self._followers: list[_Follower] = []
         self._attempt: Attempt | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -264,20 +268,20 @@ class CommitRequestManager:
 
     @property
     def pending(self) -> int:
-        """Commits whose result is not told yet."""
+        """Commits whose result is not reported yet."""
         return len(self._queue)
 
     @property
     def is_stranded(self) -> bool:
-        """No coordinator is known to which a commit could go now."""
+        """Whether no coordinator is known to which a commit could be sent now."""
         return self._coordinator.node_id is None or self.is_cut_off()
 
     def was_given(self, partition: TopicPartition, since: int) -> bool:
-        """Whether an offset of it was given then (ms) or later."""
+        """Whether an offset of it was committed by a call at that time (ms) or later."""
         return (at := self._given.get(partition)) is not None and at >= since
 
     def trouble(self) -> str | None:
-        """Why a commit that waits has not succeeded yet; None when nothing is known."""
+        """Why a waiting commit has not succeeded yet; None if unknown."""
         failure = next((pending.failure for pending in self._queue if pending.failure is not None), None)
         return None if failure is None else str(failure)
 
@@ -285,7 +289,7 @@ class CommitRequestManager:
         """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
         if not call.retry and len(self._queue) >= _MOST_WAITING and self._coordinator.node_id is None:
             self._fail_oldest(now)
-        # Programs commit each record: one walk, and nothing made that is not needed.
+        # Programs commit each record: one pass, and no unnecessary objects.
         known, read_under, given = call.known, call.read_under, self._given
         is_member = known is not None and self._membership.managed
         tenure: dict[TopicPartition, PartitionState | None] = {}
@@ -326,10 +330,10 @@ class CommitRequestManager:
         *,
         patient: bool = True,
     ) -> None:
-        """Call ``then`` once the commits of these that nobody waits for, and that were given so far, have ended.
+        """Call ``then`` once all asynchronous commits of these so far have ended.
 
-        Who gave one with ``retry`` has waited for it, or has given it up. Who is not ``patient`` does not wait for a
-        coordinator to be found.
+        The caller of one with ``retry`` has waited for it, or has given it up. Without ``patient`` it does not wait for
+        a coordinator to be found.
         """
         waited_for = [
             pending
@@ -357,7 +361,7 @@ class CommitRequestManager:
         self._committed.find(call.partitions, call.deadline, done)
 
     def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None:
-        """The same for the network side; repeated until it is answered or refused for good."""
+        """The same for the network side; repeated until it is answered or refused permanently."""
         del now
         self._committed.find(partitions, FOREVER, done)
 
@@ -374,7 +378,7 @@ class CommitRequestManager:
         if self._queue and self._attempt is None:
             wake_at = min(wake_at, self._send(now, requests))
         if self._committed.lookups:
-            # They take another connection than commits, so one that must see a commit waits for its answer.
+            # They use another connection than commits, so a look-up that must see a commit waits for its response.
             waits = self._attempt is not None or any(not (p.sent or p.done) for p in self._queue)
             lookups = self._committed.poll(now, hold=waits)
             requests += lookups.requests
@@ -382,7 +386,7 @@ class CommitRequestManager:
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _give_up_parting(self, now: int) -> None:
-        """Who parts from partitions does not wait where no broker is there: what was read comes again."""
+        """Giving partitions up does not wait when no broker can be reached: their records will be redelivered."""
         parting = [pending for pending in self._queue if pending.call.parting and not pending.done]
         if not parting or not self.is_cut_off():
             return
@@ -410,7 +414,7 @@ class CommitRequestManager:
         return wake_at
 
     def _answer_early(self, pending: Pending) -> None:
-        """Whoever waits for it must not wait for the commits before it too."""
+        """A call that waits for it must not also wait for the commits before it."""
         if pending.call.retry:
             pending.is_answered = True
             self._add_event(Answer(pending.call.id, None, pending.error))
@@ -450,7 +454,7 @@ class CommitRequestManager:
         return FOREVER
 
     def _leave_out_former_topics(self) -> None:
-        """Offsets of a topic that was made anew since: before OffsetCommit 10 brokers know topics by names only."""
+        """Offsets of a topic that was recreated since: before OffsetCommit 10 brokers know topics by name only."""
         for pending in self._queue:
             if pending.done or not pending.call.read_under:
                 continue
@@ -539,7 +543,7 @@ class CommitRequestManager:
     def _gone(self, pending: Pending, partition: TopicPartition, code: int) -> bool:
         """Whether the topic was deleted, and not just unknown to one broker: waiting for it would hold up a rebalance.
 
-        Metadata says so, or knows it no more although this member was assigned it (KAFKA-16224).
+        Metadata says so, or lacks it although this member was assigned it (KAFKA-16224).
         """
         if code not in (error_codes.UNKNOWN_TOPIC_OR_PARTITION, error_codes.UNKNOWN_TOPIC_ID):
             return False
@@ -551,7 +555,10 @@ class CommitRequestManager:
         return topic.error_code == error_codes.UNKNOWN_TOPIC_OR_PARTITION
 
     def _identity_refused(self, now: int, attempt: Attempt, code: int) -> None:
-        """The coordinator refused the member. If its rebalance is why, the commit goes out again as its new self."""
+        """The coordinator refused the member.
+
+        If its rebalance is the reason, the commit is sent again with the new identity.
+        """
         if not attempt.managed:
             error: KafkaError = outsider(code, self._config.group_id)
         elif self._membership.commit_refused(now, attempt.group, code):
@@ -577,12 +584,12 @@ class CommitRequestManager:
         return bool(waiting)
 
     def _tell(self, now: int) -> None:
-        """Results in the order of the commits; then what waited for them."""
+        """Report results in the order of the commits; then make the calls that waited for them."""
         while self._queue and self._queue[0].done:
             pending = self._queue.popleft()
             call = pending.call
             if not (call.retry or call.id):
-                # The network side's own: nobody asked for it.
+                # The network side's own: no call is waiting for it.
                 continue
             if not call.retry:
                 self._add_event(CommitCompleted(call.id, pending.told, pending.error))

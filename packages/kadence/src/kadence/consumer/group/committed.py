@@ -1,7 +1,7 @@
-"""Committed offsets asked for: OffsetFetch, for committed() and for the first position of a partition; and kept.
+"""Looks up committed offsets (OffsetFetch), for committed() and for first positions; and keeps them from expiring.
 
-Equal look-ups that are not yet sent are one request. Ones already sent are not shared: a commit may have gone
-out since, and whoever asks after it must see it.
+Equal look-ups that are not yet sent are one request. Ones already sent are not shared: a commit may have been sent
+since, and a look-up after it must see it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kadence.wire import ZERO_UUID, Writer
 __all__ = ["CommittedOffsets", "Done", "OffsetKeeper", "by_topic", "topic_ids"]
 
 Done = Callable[[int, "dict[TopicPartition, OffsetAndMetadata | None] | Exception"], None]
-"""Takes ``now`` and the committed offsets (None where there is none), or why there is no answer."""
+"""Takes ``now`` and the committed offsets (None where there is none), or the error."""
 
 _LAST_WITH_NAMES: Final = 9
 _GROUP_LIST: Final = 8
@@ -58,7 +58,7 @@ class OffsetFetchRequest(offset_fetch.OffsetFetchRequest):
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Partition numbers by topic, both in order: the shape that most requests want."""
+    """Partition numbers by topic, both in order: the form that most requests need."""
     topics: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         topics.setdefault(topic, []).append(partition)
@@ -83,7 +83,7 @@ class _Lookup:
 
 
 class CommittedOffsets:
-    """All look-ups under way; each is repeated until it is answered or nobody waits for it any more.
+    """All look-ups under way; each is repeated until it is answered or no longer needed.
 
     Attributes:
         lookups: those.
@@ -96,7 +96,7 @@ class CommittedOffsets:
         self._metadata = metadata
         self._config = config
         self.lookups: list[_Lookup] = []
-        # A caller that asks again after a final refusal must not do so in a loop.
+        # A caller that asks again after a permanent refusal must not do so in a tight loop.
         self._after_refusal = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
 
     def find(self, partitions: frozenset[TopicPartition], deadline: int, done: Done) -> None:
@@ -112,14 +112,14 @@ class CommittedOffsets:
         lookup.waiters.append(_Waiter(deadline, done))
 
     def fail_all(self, now: int, make: Callable[[], KafkaError]) -> None:
-        """Fail all look-ups: there is no coordinator to ask."""
+        """Fail all look-ups: no coordinator can be found."""
         lookups, self.lookups = self.lookups, []
         for lookup in lookups:
             for waiter in lookup.waiters:
                 waiter.done(now, make())
 
     def poll(self, now: int, *, hold: bool) -> Poll:
-        """``hold``: a commit goes first, and the answers must not be older than it."""
+        """``hold``: a commit goes first, and the results must not be older than it."""
         wake_at = self._expire(now)
         requests: list[Request] = []
         for lookup in self.lookups:
@@ -246,7 +246,7 @@ class CommittedOffsets:
 
 
 def topic_ids(metadata: ClusterView, topics: Any) -> dict[str, bytes]:
-    """Ids of topics by name; `ZERO_UUID` where none is known, and then names must do (versions up to 9)."""
+    """Ids of topics by name; `ZERO_UUID` if unknown, which requires names (versions up to 9)."""
     known = metadata.cluster.topics
     return {name: known[name].topic_id if name in known else ZERO_UUID for name in topics}
 
@@ -259,14 +259,14 @@ def _too_late(failure: KafkaError | int | None) -> KafkaTimeoutError:
 
 
 _EVERY_MS: Final = 12 * 3_600_000
-"""How often it looks. What has not moved between two looks is committed again, so once in a day."""
+"""How often it checks. An offset that has not moved between two checks is committed again, so about once a day."""
 
 _FRESH_MS: Final = 60_000
-"""An offset that this member has committed so lately needs nothing."""
+"""An offset that this member has committed this recently needs no repetition."""
 
 
 class Commits(Protocol):
-    """The commit manager, as far as the keeper needs it."""
+    """The part of the commit manager that the keeper needs."""
 
     @property
     def is_stranded(self) -> bool: ...
@@ -288,19 +288,19 @@ class Commits(Protocol):
 
 
 class OffsetKeeper:
-    """Keeps the committed offsets of quiet partitions from being forgotten: it commits them again, unchanged.
+    """Keeps the committed offsets of quiet partitions from expiring: it commits them again, unchanged.
 
-    A coordinator forgets offsets that nobody has committed for `offsets.retention.minutes` (a week by default) once
-    nobody is in the group. The classic protocol counts from when the group became empty, KIP-848 from the commit
-    itself. So under KIP-848 the offset of a partition that was quiet for a week is gone a second after the last
-    member's `close`, and its next reader begins where ``auto.offset.reset`` says.
+    A coordinator deletes offsets that were not committed for `offsets.retention.minutes` (a week by default) once the
+    group is empty. The classic protocol counts from when the group became empty, KIP-848 from the commit itself. So
+    under KIP-848 the offset of a partition that was quiet for a week is gone a second after the last member's `close`,
+    and its next reader starts by ``auto.offset.reset``.
 
-    So a member commits what the group has committed for its partitions again: before it leaves, and, for members that
-    are killed, about once a day where a partition has stood still. It asks what that is first, for others commit,
-    too: earlier members, and transactions.
+    So a member commits the group's offsets of its partitions again: before it leaves, and, in case it is killed, about
+    once a day for partitions that have not moved. It looks the offsets up first, because earlier members and
+    transactions commit, too.
 
     Args:
-        timeout_ms: how long a commit may take that nobody waits for.
+        timeout_ms: timeout of a commit that no call waits for.
     """
 
     def __init__(
@@ -316,9 +316,9 @@ class OffsetKeeper:
         self._timeout_ms = timeout_ms
         self._look_at = FOREVER
         self._stood: dict[TopicPartition, tuple[PartitionState, int]] = {}
-        """Where each partition stood at the last look."""
+        """The position of each partition at the last check."""
         self._leaving: list[Callable[[int], None]] = []
-        """Who waits for the end of it."""
+        """The call to make at its end."""
 
     def poll(self, now: int) -> Poll:
         if self._leaving and self._commits.is_stranded:
@@ -331,19 +331,19 @@ class OffsetKeeper:
             quiet = [p for p, place in stands.items() if self._stood.get(p) == place]
             self._stood = stands
             self._keep(now, quiet, add_ms(now, self._timeout_ms), lambda now: None)
-        # Heartbeats wake the thread often enough.
+        # No time of its own: heartbeats wake the thread often enough.
         return NOTHING
 
     def on_response(self, now: int, completed: Completed) -> None:
         """It sends nothing itself."""
 
     def keep(self, now: int, deadline: int, done: Callable[[int], None]) -> None:
-        """Commit all of them again; ``done`` is called at the end, be it with success or without."""
+        """Commit all of them again; ``done`` is called at the end, successful or not."""
         self._leaving.append(done)
         self._keep(now, self._subscription.partitions, deadline, lambda now: self._ended(now, done))
 
     def _ended(self, now: int, *those: Callable[[int], None]) -> None:
-        """These are told, if they were not told before that nobody is there to answer."""
+        """Call these, unless they were called before because no coordinator answers."""
         for done in those:
             if done in self._leaving:
                 self._leaving.remove(done)
@@ -360,7 +360,7 @@ class OffsetKeeper:
             if not commits.was_given(p, since)
             and (state := subscription.partitions[p]) is self._membership.tenure(p)
         }
-        # The classic protocol tells when a membership ends without heartbeats.
+        # With the classic protocol it is known when a membership without heartbeats ends.
         is_in_danger = self._membership.managed and self._membership.known_session_ms is None
         if not (asked and is_in_danger) or commits.is_stranded:
             done(now)
@@ -370,7 +370,7 @@ class OffsetKeeper:
             offsets = {
                 p: at
                 for p, at in ({} if isinstance(result, Exception) else result).items()
-                # What was given meanwhile is newer.
+                # Offsets committed meanwhile are newer.
                 if at is not None and not commits.was_given(p, now) and self._membership.tenure(p) is asked[p]
             }
             if not offsets:

@@ -1,9 +1,8 @@
 """Finds the group's coordinator with FindCoordinator, and forgets it when it moves or fails.
 
-The others ask with `require` when they have something to send and nobody to send it to; a consumer that
-never uses its group never looks it up. One look-up is under way at a time, and two look-ups are at least a
-backoff apart even when each succeeds, so a coordinator that is named but cannot be reached does not spin
-(KIP-580).
+The managers call `require` when they have something to send and no coordinator; a consumer that never uses its group
+never looks it up. One look-up is under way at a time, and two look-ups are at least a backoff apart even when each
+succeeds, so a coordinator that is named but unreachable causes no spin (KIP-580).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _GONE = frozenset({error_codes.NOT_COORDINATOR, error_codes.COORDINATOR_NOT_AVAI
 
 
 class CoordinatorRequestManager:
-    """Knows the group's coordinator, or finds it.
+    """Knows the group's coordinator, or looks it up.
 
     Args:
         group_id: the group; None for a consumer without one, which must never ask.
@@ -42,16 +41,17 @@ class CoordinatorRequestManager:
         self.group_id = group_id
         self.node: Node | None = None
         self.on_found: Callable[[Node], None] | None = None
-        """Told of each coordinator found, before anything is sent to it: how the client learns its address."""
+        """Called for each coordinator found, before anything is sent to it: gives the client its address."""
         self.on_silent: Callable[[int, int], None] | None = None
-        """Told of a coordinator that stopped answering, and since when (ms), so that nothing queues behind what it
-        swallowed."""
+        """Called for a coordinator that stopped answering, with the time (ms) since when, so that no request waits
+        behind unanswered ones.
+        """
         self.watched = False
-        """Heartbeats run, so they notice when the coordinator is gone."""
+        """Whether heartbeats run, which notice when the coordinator is gone."""
         self.on_hang_up: Callable[[int], None] | None = None
-        """Told to give up the connection of the heartbeats, so that the next one dials anew; see `hang_up`."""
+        """Called to close the connection of the heartbeats, so that the next one opens a new one; see `hang_up`."""
         self.on_failed: list[Callable[[int, KafkaError], bool]] = []
-        """Told of a fatal error; True = this listener makes it known, so the background event handler need not."""
+        """Called for a fatal error; True: this listener reports it, so the background event handler need not."""
         self._config = config
         self._add_event = add_event
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -60,7 +60,7 @@ class CoordinatorRequestManager:
         self._not_before = 0
         self._hung_up_on: int | None = None
         self.found_at = 0
-        """When (ms) the present coordinator was found."""
+        """When (ms) the current coordinator was found."""
 
     @property
     def node_id(self) -> int | None:
@@ -68,11 +68,11 @@ class CoordinatorRequestManager:
         return None if self.node is None else self.node.node_id
 
     def require(self, now: int) -> int:
-        """Somebody waits for the coordinator: look it up.
+        """A manager waits for the coordinator: look it up.
 
         Returns:
-            When to poll again: now, the first time, so that the look-up is sent at once; else the look-up's
-            own end is what wakes everybody.
+            When to poll again: now, the first time, so that the look-up is sent at once; else the end of the look-up
+            wakes all.
         """
         if self.node is not None or self._wanted:
             return FOREVER
@@ -80,7 +80,7 @@ class CoordinatorRequestManager:
         return now
 
     def mark_unknown(self, now: int, reason: str) -> None:
-        """The coordinator is not where it was thought to be, or does not answer."""
+        """The coordinator has moved, or does not answer."""
         del now
         if self.node is not None:
             log.info(
@@ -92,17 +92,17 @@ class CoordinatorRequestManager:
             self.node = None
 
     def mark_silent(self, now: int, since: int, reason: str) -> None:
-        """As `mark_unknown`, for a coordinator that does not answer: connections as silent as it are given up, too."""
+        """As `mark_unknown`, for a coordinator that does not answer: also closes its silent connections."""
         node_id = self.node_id
         self.mark_unknown(now, reason)
         if node_id is not None and self.on_silent is not None:
             self.on_silent(node_id, since)
 
     def hang_up(self, now: int, reason: str) -> None:
-        """Give up the connection, not the coordinator: it may be alive, and only the path to it dead.
+        """Close the connection, but keep the coordinator: it may be alive, and only the network path dead.
 
-        What was on its way ends with an error before the next `poll`. We caused that error ourselves, so `check`
-        ignores it. To look the coordinator up instead would take other connections, which may be as dead.
+        Requests on their way end with an error before the next `poll`. We caused that error, so `check` ignores it.
+        Looking the coordinator up instead would use other connections, which may be just as dead.
         """
         del now
         if self.node is not None and self.on_hang_up is not None:
@@ -114,7 +114,7 @@ class CoordinatorRequestManager:
         """Forget the coordinator if the end of a request to it says that it is gone.
 
         Args:
-            node_id: whom the request went to; a late answer of an earlier coordinator changes nothing.
+            node_id: the broker of the request; a late response of an earlier coordinator changes nothing.
             error: a transport error, or the code of the answer.
         """
         if node_id != self.node_id:
@@ -151,7 +151,7 @@ class CoordinatorRequestManager:
         if isinstance(node, Node):
             self._found(now, node)
         elif node.retriable or isinstance(completed.error, MalformedMessageError):
-            # After bytes that cannot be read there is another connection.
+            # After unreadable bytes there is a new connection.
             self._backoff.failed(now)
         else:
             self._fatal(now, node)
@@ -171,7 +171,7 @@ class CoordinatorRequestManager:
             self.on_found(node)
 
     def _fatal(self, now: int, error: KafkaError) -> None:
-        """Stop looking until somebody asks again: the next poll of the application tries again (B6)."""
+        """Stop looking until `require` is called again: the application's next poll tries again (B6)."""
         self._backoff.failed(now)
         self._wanted = False
         told = [listener(now, error) for listener in self.on_failed]

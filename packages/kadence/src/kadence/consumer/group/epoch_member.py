@@ -1,17 +1,17 @@
-"""A member that a heartbeat joins, keeps alive and ends, and whose answers assign partitions (KIP-848, KIP-932).
+"""A member that joins, stays and leaves by heartbeats, whose responses assign partitions (KIP-848, KIP-932).
 
 As Kafka's AbstractMembershipManager and AbstractHeartbeatRequestManager it is one skeleton for two kinds of groups.
-`ConsumerMembership` adds the subscription's fields, the way to its target by callbacks, and commits. A member of a
-share group adds its own message: it owns what it is assigned at once, so it is never RECONCILING or ACKNOWLEDGING.
+`ConsumerMembership` adds the subscription's fields, the reconciliation with callbacks, and commits. A member of a share
+group adds its own message: it owns its assignment at once, so it is never RECONCILING or ACKNOWLEDGING.
 
 Rules that are easy to lose:
 
-* States that end with a heartbeat end when it is made, not when it is answered: a failure makes the next one say
-  everything, so a lost acknowledgement is repaired.
-* Only the answer to the latest heartbeat counts: an earlier one, overtaken after the coordinator moved,
-  tells nothing that the full heartbeat after it will not.
-* Each membership has a member id of its own making (KIP-1082), kept when it is fenced. A goodbye that is late
-  can then not hit the next membership.
+* States that end with a heartbeat end when it is built, not when it is answered: after a failure the next one contains
+all fields, so a lost acknowledgement is repaired.
+* Only the response to the latest heartbeat counts: an earlier one, overtaken after the coordinator moved, has nothing
+that the response to the full heartbeat after it will not have.
+* Each membership generates its own member id (KIP-1082), and keeps it when it is fenced. So a late goodbye cannot end
+the next membership.
 """
 
 from __future__ import annotations
@@ -47,23 +47,23 @@ __all__ = [
 log = logger("kadence.consumer")
 
 Target = Mapping[bytes, frozenset[int]]
-"""An assignment as the broker tells it: partitions by the ids of their topics."""
+"""An assignment as the broker sends it: partitions by topic id."""
 
 
 STUMBLES: Final = 8
-"""How often a join is repeated that the broker failed to serve, some five seconds in all.
+"""How often a join that failed in the broker is repeated, for about five seconds in all.
 
-Kafka 4.3 fails so (UNKNOWN_SERVER_ERROR) at a classic group that it should convert while that is in its first
+Kafka 4.3 fails so (UNKNOWN_SERVER_ERROR) when it should convert a classic group that is in its first
 rebalance, which takes three seconds (group.initial.rebalance.delay.ms).
 """
 SILENT_INTERVALS: Final = 3
-"""Heartbeats without an answer that are too many."""
+"""After this many unanswered heartbeats the coordinator counts as silent."""
 _SOON_MS: Final = 1_000
-"""group.consumer.assignment.interval.ms (KIP-1263): how long the broker may think about who gets what."""
+"""group.consumer.assignment.interval.ms (KIP-1263): how long the broker may delay an assignment."""
 
 
 def new_member_id() -> str:
-    """A random UUID in Kafka's URL-safe base64; never one that a command line would take for an option."""
+    """A random UUID in Kafka's URL-safe base64; never one that a command line would read as an option."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
         if not text.startswith("-"):
@@ -80,7 +80,7 @@ class EpochMember(abc.ABC):
         metadata: the names of topic ids.
         config: the group's keys.
         add_event: background events for the application.
-        departures: says the last heartbeats.
+        departures: sends the last heartbeats.
         new_id: makes member ids.
     """
 
@@ -88,7 +88,7 @@ class EpochMember(abc.ABC):
         {
             error_codes.FENCED_MEMBER_EPOCH,
             error_codes.UNKNOWN_MEMBER_ID,
-            # Kafka's client gives up here, although joining makes the group anew.
+            # Kafka's client gives up here, although joining creates the group again.
             error_codes.GROUP_ID_NOT_FOUND,
         }
     )
@@ -110,7 +110,7 @@ class EpochMember(abc.ABC):
         self.needs_polled = False
         self.heartbeat_interval_ms = config.heartbeat_interval_ms
         self.on_stumble: Callable[[int], HeartbeatOutcome] = lambda now: HeartbeatOutcome.RETRY
-        """What becomes of a join that the broker failed to serve; see `STUMBLES`."""
+        """Counts joins that failed in the broker; see `STUMBLES`."""
         self._config = config
         self._coordinator = coordinator
         self._metadata = metadata
@@ -123,10 +123,10 @@ class EpochMember(abc.ABC):
         self._unresolved = False
         self._cluster: object = None
         self._unanswered: Request | None = None
-        # Whether anything was said at all: a broker may know of this membership.
+        # Whether any heartbeat was sent: a broker may know of this membership.
         self._announced = False
-        # An answer to a native heartbeat, with whatever epoch it brought, was not taken since the last heartbeat from
-        # here.
+        # Whether a response to a native heartbeat, which may have had a new epoch, was ignored since our last
+        # heartbeat.
         self._passed_over = False
         self._listens = False
         self._listen_at, self._listens_until = FOREVER, 0
@@ -138,7 +138,7 @@ class EpochMember(abc.ABC):
         self._held_back = False
         coordinator.on_failed.append(self._coordinator_failed)
 
-    # ------------------------------------------------------------ what a kind of group adds
+    # ------------------------------------------------------------ for subclasses
 
     @property
     @abc.abstractmethod
@@ -157,36 +157,36 @@ class EpochMember(abc.ABC):
     @property
     @abc.abstractmethod
     def _names_something(self) -> bool:
-        """Whether there is anything to join with."""
+        """Whether there is a topic to join with."""
 
     @property
     def _is_matched_by_broker(self) -> bool:
-        """Whether which topics the subscription means is known by their ids in assignments only."""
+        """Whether the topics of the subscription are known only by the ids in assignments."""
         return False
 
     @abc.abstractmethod
     def _new_heartbeat(self, node_id: int, deadline: int) -> Request:
-        """The next heartbeat, which from now on counts as said."""
+        """The next heartbeat, which from now on counts as sent."""
 
     @abc.abstractmethod
     def _may_bring_partitions(self, message: Any) -> bool:
-        """Whether the broker may assign because of what this heartbeat says."""
+        """Whether this heartbeat may cause a new assignment."""
 
     @abc.abstractmethod
     def _forget_said(self) -> None:
-        """It is not known whether the broker heard the last heartbeat: the next one says everything."""
+        """It is unknown whether the broker received the last heartbeat: the next one contains all fields."""
 
     @abc.abstractmethod
     def _assign(self, now: int, request: Request, target: Target | None) -> None:
-        """An answer to a heartbeat was accepted. ``target``: the assignment in it, None if it is as it was."""
+        """An answer to a heartbeat was accepted. ``target``: the assignment in it, None if unchanged."""
 
     @abc.abstractmethod
     def _reconcile(self, now: int) -> None:
-        """Go towards the target, of which more topics may have names now."""
+        """Move towards the target, in which more topics may have names now."""
 
     @abc.abstractmethod
     def _look_at_cluster(self, now: int) -> None:
-        """The cluster's metadata is new, whether a name is looked for or not."""
+        """Metadata has changed, whether or not a name is needed."""
 
     def _give_up_partitions(self) -> bool:
         """Ask the application to give up all of them before the member leaves. Returns whether it has to."""
@@ -194,11 +194,11 @@ class EpochMember(abc.ABC):
 
     @abc.abstractmethod
     def _lose(self, *, leaves: bool) -> None:
-        """From now on nothing is this member's. ``leaves``: by its own will, and not to come back by the next poll."""
+        """From now on this member owns nothing. ``leaves``: it leaves on its own, and the next poll does not rejoin."""
 
     @abc.abstractmethod
     def _joins(self, now: int, cause: str) -> None:
-        """It is on the way into the group."""
+        """It is joining the group."""
 
     @abc.abstractmethod
     def _gave_up(self, now: int, why: str) -> None:
@@ -206,13 +206,13 @@ class EpochMember(abc.ABC):
 
     @abc.abstractmethod
     def _explained(self, code: int, message: str | None) -> KafkaError:
-        """The error of a code that a heartbeat was refused with."""
+        """The error for the code of a refused heartbeat."""
 
     @abc.abstractmethod
     def _explained_transport(self, error: KafkaError) -> KafkaError:
-        """The error that ended a heartbeat before any answer."""
+        """The error for a heartbeat that ended without a response."""
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ the state
 
     @property
     def active(self) -> bool:
@@ -236,7 +236,7 @@ class EpochMember(abc.ABC):
 
     @property
     def session_timeout_ms(self) -> int:
-        """The session is the broker's affair and not told: so much silence is too much whatever it is."""
+        """The broker does not report its session timeout: this much silence is too long in any case."""
         return max(self._config.session_timeout_ms, SILENT_INTERVALS * self.heartbeat_interval_ms)
 
     @property
@@ -245,23 +245,23 @@ class EpochMember(abc.ABC):
 
     @property
     def _may_join(self) -> bool:
-        """Not before there is a topic to join with, nor in a spin after refusals.
+        """Not before there is a topic to join with, nor in a tight loop after refusals.
 
-        And a static member not before its own goodbye was heard.
+        And a static member not before its own goodbye has been answered.
         """
         static = self._config.group_instance_id is not None
         return self._names_something and not self._held_back and (self._departures.done or not static)
 
-    # ------------------------------------------------------------ what the application wants
+    # ------------------------------------------------------------ the application's calls
 
     def subscription_changed(self, now: int) -> None:
-        """subscribe() was called; the next poll joins with it, or tells the broker of it."""
+        """subscribe() was called; the next poll joins with it, or sends it to the broker."""
         if self.state is State.PREPARE_LEAVING:
             self._depart(now)
         self.needs_polled = self.managed
 
     def polled(self, now: int) -> None:
-        """The application polls: what waited for that may begin."""
+        """The application polls: actions that waited for that may begin."""
         if not self.needs_polled:
             return
         self.needs_polled = False
@@ -278,12 +278,12 @@ class EpochMember(abc.ABC):
             self._comes_back = True
 
     def leave(self, now: int, *, reason: str, callbacks: bool = True, goodbye: bool | None = None) -> None:
-        """Leave the group: give the partitions up (RevokePartitions), then say so; see `left`.
+        """Leave the group: give the partitions up (RevokePartitions), then send the last heartbeat; see `left`.
 
         Args:
             reason: for the log; this protocol has no place for it.
-            callbacks: False when no application is there to run them (or its time is over).
-            goodbye: whether to leave for good, or not to tell; None: as the kind of member does (KIP-1092).
+            callbacks: False when the application cannot run them (or has no time left). goodbye: True leaves for good,
+                False sends nothing; None: as usual for the kind of member (KIP-1092).
         """
         self._departures.goodbye = goodbye
         self.needs_polled = self._comes_back = self._becomes_stale = False
@@ -333,7 +333,7 @@ class EpochMember(abc.ABC):
         if self._unresolved and self._cluster is not self._metadata.cluster:
             self._reconcile(now)
             if self._cluster is self._metadata.cluster:
-                # It was looked at: heartbeats, and metadata if it is asked for again, had their turn already.
+                # Handled: heartbeats, and metadata if it is requested again, had their turn already.
                 return Poll(goodbyes.requests, now)
         if self._listen_at == FOREVER:
             return goodbyes
@@ -363,7 +363,7 @@ class EpochMember(abc.ABC):
                 or self._unanswered is not None
                 or not self._sent_as_now(completed)
             ):
-                # What it may have brought is told again to who says everything.
+                # The broker repeats the assignment to a member that reports its full state.
                 self._forget_said()
                 self._passed_over = True
             else:
@@ -390,7 +390,7 @@ class EpochMember(abc.ABC):
         if code in error_codes.RETRIABLE:
             return HeartbeatOutcome.RETRY
         if code == error_codes.TOPIC_AUTHORIZATION_FAILED:
-            # The broker keeps the member as it was; an ACL that comes back mends it without a rebalance.
+            # The broker keeps the member as it was; once the ACL is restored, it continues without a rebalance.
             self._add_event(Failed(self._explained(code, answer.error_message)))
             return HeartbeatOutcome.RETRY
         epoch = completed.request.message.member_epoch
@@ -398,9 +398,9 @@ class EpochMember(abc.ABC):
             self._passed_over
             or (completed.request.tag is SENT_NATIVELY and epoch != self.group.generation_id)
         ):
-            # The native thread repeats an epoch, and so may one heartbeat from here beside it. When answers in between
-            # have brought another, the old one is refused, which ends no membership: who says everything hears the new
-            # one.
+            # The native thread repeats an epoch, and so may one heartbeat from here. If a response in between has
+            # brought a new epoch, the old one is refused. That ends no membership: a heartbeat with all fields gets the
+            # new one.
             return HeartbeatOutcome.RETRY
         joined = epoch > 0
         if code == error_codes.UNKNOWN_SERVER_ERROR and not joined and self._stumbles < STUMBLES:
@@ -413,7 +413,7 @@ class EpochMember(abc.ABC):
         return HeartbeatOutcome.LOST
 
     def _sent_as_now(self, completed: Completed) -> bool:
-        """Whether the answer to a native heartbeat is one to the present identity, which may be another by now."""
+        """Whether the response to a native heartbeat belongs to the current identity, which may have changed."""
         member_id: str = completed.request.message.member_id
         return self.state in HEARTBEATING and member_id == self.group.member_id
 
@@ -421,7 +421,7 @@ class EpochMember(abc.ABC):
         if answer.heartbeat_interval_ms > 0:
             self.heartbeat_interval_ms = answer.heartbeat_interval_ms
         if answer.member_epoch <= 0:
-            # Heard, but no part of the group yet (librdkafka's mock answers so): join again an interval later.
+            # Answered, but not a member yet (librdkafka's mock does this): join again an interval later.
             return
         self._refusals.succeeded()
         self._stumbles = 0
@@ -447,9 +447,9 @@ class EpochMember(abc.ABC):
             self._go(State.STABLE)
 
     def _listen(self, now: int, request: Request) -> None:
-        """Who has just said something that partitions may come of asks again soon, for as long as that may take.
+        """After a heartbeat that may change the assignment, poll again soon, for as long as that may take.
 
-        An interval is five seconds, and the broker answers a join before it has assigned: a lone member that is
+        An interval is five seconds, and the broker answers a join before it has assigned: a single member that is
         restarted would wait for all of it.
         """
         if self._may_bring_partitions(request.message):
@@ -461,7 +461,7 @@ class EpochMember(abc.ABC):
     # ------------------------------------------------------------ the assignment
 
     def _resolve(self, now: int) -> dict[TopicPartition, bytes]:
-        """The target in names, with their ids. What metadata cannot name yet is asked for; the rest goes on."""
+        """The target by topic names, with their ids. Ids without a name yet are looked up; the others continue."""
         cluster, target = self._metadata.cluster, self._target or {}
         known = self._names | cluster.names_of(target.keys() - self._names.keys())
         self._names = {topic_id: known[topic_id] for topic_id in target if topic_id in known}
@@ -492,7 +492,7 @@ class EpochMember(abc.ABC):
         self._go(State.JOINING)
 
     def _fenced(self, now: int, code: int) -> None:
-        """The coordinator goes on without this epoch: drop everything, join anew under the same member id."""
+        """The coordinator no longer accepts this epoch: drop everything, and join again under the same member id."""
         name = error_codes.name(code)
         log.warning("group %s: member %s is fenced: %s", self.group.group_id, self.group.member_id, name)
         leaving, member_id = self.state is State.PREPARE_LEAVING, self.group.member_id
@@ -506,7 +506,7 @@ class EpochMember(abc.ABC):
             self._join(now, f"session lost: {name}")
 
     def _fatal(self, now: int, error: KafkaError) -> None:
-        """Give up until the application polls again; it is told why (B6)."""
+        """Give up until the application polls again; the poll raises the reason (B6)."""
         fenced = isinstance(error, FencedInstanceIdError)
         self._refusals.failed(now)
         self._stumbles = 0
@@ -518,7 +518,7 @@ class EpochMember(abc.ABC):
         self._lose(leaves=False)
         self._reset()
         self._gave_up(now, f"{'fenced' if fenced else 'gave up'}: {error}")
-        # A fenced member that came back would fence the other one, and so on for ever. So only a new subscribe() joins.
+        # A fenced member that rejoined would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
         self._add_event(Failed(error, fatal=fenced or self.KEEPS_ERRORS, gave_up=True))
 

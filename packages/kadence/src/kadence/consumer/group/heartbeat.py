@@ -1,4 +1,4 @@
-"""The timers that keep a member in its group, and the one that gives it up (KIP-62; B3, B4, B5).
+"""The timers that keep a member in its group, and the poll timer, which makes it leave (KIP-62; B3, B4, B5).
 
 One step, in this order:
 
@@ -10,20 +10,21 @@ One step, in this order:
     heartbeat not due, or one under way     wait (due at once when the membership has something to say)
     otherwise                               send one
 
-Whatever comes of it, the native thread is left what it may send if this thread does not run again in time.
+In each case the native thread gets the heartbeat to send if this thread does not run again in time.
 
-The poll timer comes before the look-up (Java's client looks at it only while the coordinator is known): a member
-that makes no progress gives its partitions up here and now, whether or not there is anybody to tell (B4).
+The poll timer comes before the look-up (Java's client looks at it only while the coordinator is known): a member that
+makes no progress gives its partitions up at once, even if no coordinator is known (B4).
 
 The interval counts from the moment a heartbeat is sent, not from its answer, so a slow broker does not
 stretch it. Any failure is repeated after a backoff, not after a whole interval: an interval may be most of
-what is left of the session. And a path that swallows bytes is noticed by a heartbeat that is not answered, in time
-for two more over fresh connections before the session ends: request.timeout.ms is longer than a session.
+what is left of the session. And a network path that drops packets is noticed by an unanswered heartbeat, early enough
+for two more over new connections before the session ends: request.timeout.ms is longer than a session.
 
-`NativeHeartbeatPlanner` decides ahead what the native thread may send if the network thread is kept from running (G3).
-The network thread asks for its turn when a heartbeat is due, or when the answer to one is overdue. If it does not come
-within a *grace* after that, something holds the interpreter. From then on the native thread sends heartbeats, one each
-interval, until the processing timeout forbids it: who holds the interpreter does not poll (B4).
+`NativeHeartbeatPlanner` decides in advance which heartbeats the native thread may send if the network thread is kept
+from running (G3). The network thread asks for its turn when a heartbeat is due, or when the answer to one is overdue.
+If that does not come within a *grace* period, some code holds the interpreter. From then on the native thread sends
+heartbeats, one each interval, until the processing timeout forbids it: while the interpreter is held the application
+does not poll (B4).
 
 The processing timeout is counted from the last poll that was seen here. The application may have polled since, so the
 native heartbeat may stop too early, never too late.
@@ -46,7 +47,7 @@ __all__ = ["HeartbeatRequestManager", "NativeHeartbeatPlanner"]
 
 
 class NativeHeartbeatPlanner:
-    """Decides what the native thread is left, and tells `on_change` of it: None, when it must send nothing."""
+    """Decides which heartbeat the native thread gets, and passes it to `on_change`: None when it must send nothing."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class NativeHeartbeatPlanner:
         self._coordinator = coordinator
         self._membership = membership
         self._present: NativeHeartbeatPlan | None = None
-        # What the present plan was made of, and from when on (ms) the same would make another one.
+        # The inputs of the current plan, and the time (ms) from which the same inputs give another one.
         self._made_of: tuple[object, ...] = ()
         self._again_at = 0
 
@@ -89,7 +90,8 @@ class NativeHeartbeatPlanner:
         interval_ms, session_ms = member.heartbeat_interval_ms, member.session_timeout_ms
         margin = session_ms - interval_ms
         grace = min(margin, interval_ms) // 2
-        # However long an answer is waited for, half of the margin is left. But this turn has come: no sooner than soon.
+        # At least half of the margin is left, however long the wait for a response. But not at once: this turn has
+        # come.
         due = min(add_ms(wake_at, grace), session_ends - margin // 2)
         soon = grace // 2
         request = None if present is None else present.request
@@ -109,18 +111,18 @@ class NativeHeartbeatPlanner:
 log = logger("kadence.consumer")
 
 _INTERVALS_OF_A_SESSION = 9
-"""A KIP-848 coordinator tells nobody its session timeout: by default it has 45 s, and heartbeats every 5 s."""
+"""A KIP-848 coordinator does not report its session timeout: the default is 45 s, with heartbeats every 5 s."""
 
 _EARLY = 10
 """The first heartbeat of a generation comes after this part of the interval. A cooperative rebalance is often
-followed by its second round at once, and members learn of that from a heartbeat only: partitions that move
-would wait for a whole interval of whoever is last to notice."""
+followed by its second round at once, and members learn of it only from a heartbeat: partitions that move would wait up
+to a whole interval for the last member to notice."""
 
 _TRIES = 3
-"""Heartbeats that fit between a due one and the end of the session, should each be swallowed."""
+"""How many heartbeats fit between a due one and the end of the session, if each is lost."""
 
 _LEAST_PATIENCE = 10
-"""The part of the session that the answer to a heartbeat may take in any case."""
+"""The share of the session that the response to a heartbeat may always take."""
 
 
 class HeartbeatRequestManager:
@@ -128,10 +130,10 @@ class HeartbeatRequestManager:
 
     Attributes:
         heartbeats_sent: how many, ever.
-        alive_until: when (ms) the coordinator removes this member, if no heartbeat is answered before, as far as this
-            side knows; `FOREVER` where none are sent.
+        alive_until: when (ms) the coordinator removes this member if no heartbeat is answered before, by our estimate;
+            `FOREVER` when none are sent.
         last_lateness_ms, max_lateness_ms: how long after its due time the last (the latest) of them was
-            sent. Zero in health; what grows is time during which the network thread did not run (B9).
+            sent. Normally zero; it grows by time in which the network thread did not run (B9).
     """
 
     def __init__(
@@ -164,7 +166,7 @@ class HeartbeatRequestManager:
         self._answered_in_ms = 0
         self._stalled_since: int | None = None
         self.native_heartbeats = NativeHeartbeatPlanner(coordinator, membership)
-        # Those of the native thread that are not answered yet.
+        # Unanswered heartbeats of the native thread.
         self._sent_natively: set[Request] = set()
 
     def poll(self, now: int) -> Poll:
@@ -176,7 +178,7 @@ class HeartbeatRequestManager:
         return poll
 
     def native_heartbeats_sent(self, now: int, requests: Iterable[Request], sent_at: int) -> None:
-        """The native thread has sent these, the last of them at ``sent_at``. They count as if sent from here."""
+        """The native thread has sent these, the last one at ``sent_at``. They count as if sent from here."""
         self._sent_natively.update(requests)
         self._sent_at = max(self._sent_at, sent_at)
         self._due = max(self._due, add_ms(self._sent_at, self._membership.heartbeat_interval_ms))
@@ -187,7 +189,7 @@ class HeartbeatRequestManager:
         return self._in_flight is not None or bool(self._sent_natively)
 
     def _step(self, now: int, since: int | None, ends_at: int) -> Poll:
-        """What the timers ask for.
+        """The action that the timers require now.
 
         Args:
             since: see `Progress.processing_since`. ends_at: when the application must have polled.
@@ -233,7 +235,7 @@ class HeartbeatRequestManager:
         return Poll([request], min(wake_at, self._answer_by))
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """Take an answer, also to a heartbeat that was given up: what it says of the present identity counts."""
+        """Handle a response, even to a heartbeat that was given up: its result for the current identity counts."""
         outcome = self._membership.on_heartbeat(now, completed)
         present = completed.request is self._in_flight
         if present:
@@ -246,19 +248,19 @@ class HeartbeatRequestManager:
             self._is_alive(now)
             if present:
                 self._answered_in_ms = now - self._sent_at
-                # The answer may have brought another interval.
+                # The response may have changed the interval.
                 self._due = add_ms(self._sent_at, self._membership.heartbeat_interval_ms)
         elif outcome is HeartbeatOutcome.RETRY and not self._sent_natively:
             self._backoff.failed(now)
             self._due = min(self._due, self._backoff.until)
 
     def _arm(self, now: int) -> None:
-        """Start all timers again: a new term began, or a coordinator was found."""
+        """Restart all timers: a new term began, or a coordinator was found."""
         term = self._membership.term
         if term == self._term and self._coordinator.found_at == self._found_at:
             return
         if term != self._term:
-            # It is of an answer.
+            # The term came with a response.
             self._is_alive(now)
             self._term = term
             self._due = add_ms(now, self._membership.heartbeat_interval_ms // _EARLY)
@@ -271,7 +273,7 @@ class HeartbeatRequestManager:
         self._session_ends = add_ms(now, self._membership.session_timeout_ms)
 
     def _is_alive(self, now: int) -> None:
-        """The coordinator has just heard this member."""
+        """The coordinator has just received a request of this member."""
         member = self._membership
         session_ms = member.known_session_ms
         if session_ms is None:
@@ -305,10 +307,10 @@ class HeartbeatRequestManager:
 
     @property
     def _patience_ms(self) -> int:
-        """How long the answer to a heartbeat may take before the path counts as dead.
+        """How long the response to a heartbeat may take before the network path counts as dead.
 
-        A coordinator may be slow for a while and alive: who took long the last time is given longer, and so is one
-        that answers on no connection, once the tries that a session has room for are over.
+        A coordinator may be alive but slow for a while: one that took long the last time gets longer, and so does one
+        that answers on no connection, once the attempts that fit into a session are used up.
         """
         session = self._membership.session_timeout_ms
         margin = session - self._membership.heartbeat_interval_ms
@@ -316,10 +318,11 @@ class HeartbeatRequestManager:
         return min(max(least << max(self._hung_up - 1, 0), 2 * self._answered_in_ms), session)
 
     def _watch_polls(self, now: int, since: int | None, ends_at: int) -> int:
-        """Tell of a stall, once, when stall.report.ratio of the processing timeout is over (B4).
+        """Report a stall, once, when stall.report.ratio of the processing timeout is over (B4).
 
         Returns:
-            When the next of the two can be due at the earliest. Progress is read again then: a poll wakes nobody.
+            When the next of the two can be due at the earliest. Progress is read again then: a poll does not wake this
+            thread.
         """
         timeout, ratio = self._processing_timeout_ms, self._config.stall_report_ratio
         if not ratio or since == self._stalled_since is not None:

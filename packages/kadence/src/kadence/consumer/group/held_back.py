@@ -1,8 +1,7 @@
 """Why a consumer that has joined its group gets no partitions: other members have them, and may be dead.
 
-A process that was killed says no goodbye, so the group keeps its partitions for it until its session ends. Whoever
-starts it again reads nothing for 45 s, and nothing else says why. So the first wait for partitions, if it is long, is
-explained once.
+A process that was killed did not leave, so the group keeps its partitions until its session ends. After a restart it
+reads nothing for 45 s, and nothing else explains that. So the first long wait for partitions is explained once.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ __all__ = ["HeldBack"]
 log = logger("kadence.consumer")
 
 _LONG_MS: Final = 8_000
-"""By then a member that is alive has heard, in a heartbeat every 5 s, that it is to give partitions up."""
+"""By then a live member has learnt by its heartbeats, every 5 s, that it must give partitions up."""
 _NAMED: Final = 3
 
 
 class HeldBack:
-    """Asks the coordinator once who has the partitions, and says so at WARNING.
+    """Asks the coordinator once which members have the partitions, and logs them at WARNING.
 
     Args:
-        jobs: load the message: most consumers never need it, and no import is made on the network thread.
+        jobs: imports the message: most consumers never need it, and the network thread must not import.
     """
 
     def __init__(
@@ -94,7 +93,7 @@ class HeldBack:
         self._question = question
 
     def on_response(self, now: int, completed: Completed) -> None:
-        """Say what the answer explains; an answer that explains nothing is passed over."""
+        """Log the explanation in the response; a response without one is ignored."""
         del now
         answer: Any = completed.response
         group = answer.groups[0] if answer is not None and answer.groups else None

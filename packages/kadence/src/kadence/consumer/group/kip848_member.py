@@ -1,15 +1,15 @@
-"""One member of a KIP-848 group: everything is said by ConsumerGroupHeartbeat (C4, C5).
+"""One member of a KIP-848 group, which uses ConsumerGroupHeartbeat for everything (C4, C5).
 
-The broker assigns; a member goes from what it owns to what it was assigned in the background, one target at a time:
-what goes is revoked when the application has time for it, then what comes is added, then the next heartbeat, sent at
-once, acknowledges. What stays keeps flowing. The answer to a heartbeat brings the target, and a later heartbeat
-acknowledges it; between the two the member goes there by steps.
+The broker assigns; a member moves in the background from the partitions that it owns to its assignment, one target at a
+time: partitions that leave are revoked when the application polls, then new ones are added, then the next heartbeat,
+sent at once, acknowledges. Reading of the others continues. The response to a heartbeat brings the target, and a later
+heartbeat acknowledges it; between the two the member moves in steps.
 
 `EpochMember` joins, heartbeats and leaves.
 
-A heartbeat tells each thing once, and everything again when an answer was lost (`HeartbeatState`). A field that it
-leaves out means "as I said last time". So the member remembers what it said, and forgets that with any failure: what is
-told in full repairs whatever got lost. A restarted coordinator needs nothing else. Its last heartbeat is its goodbye
+A heartbeat contains only changed fields, and all fields again after a lost response (`HeartbeatState`). A missing field
+means "unchanged". So the member remembers what it has sent, and forgets that after any failure: a full heartbeat
+repairs any loss. A restarted coordinator needs nothing else. The last heartbeat leaves the group
 (`HeartbeatDepartures`).
 """
 
@@ -46,16 +46,17 @@ __all__ = ["ConsumerGroupHeartbeatRequest", "ConsumerMembership"]
 log = logger("kadence.consumer")
 
 WITH_REGEX: Final = 1
-"""The version of the heartbeat that can carry one."""
+"""The first version of the heartbeat with a regex."""
 
 _LEAVES: Final = -1
 _LEAVES_FOR_A_WHILE: Final = -2
 
 
 class ConsumerGroupHeartbeatRequest(consumer_group_heartbeat.ConsumerGroupHeartbeatRequest):
-    """Holds an empty ``subscribed_topic_regex`` beside names (v1+): none, where null would leave an earlier one.
+    """Holds an empty ``subscribed_topic_regex`` beside names (v1+), which clears the regex.
 
-    One that is not empty cannot be left out: writing it in version 0 raises `VersionError`.
+    Null would keep an earlier one. One that is not empty cannot be left out: writing it in version 0 raises
+    `VersionError`.
     """
 
     def write(self, w: Writer, version: int) -> None:
@@ -73,7 +74,7 @@ class _SentFields(NamedTuple):
 
 
 class HeartbeatState:
-    """The memory of one membership's heartbeats."""
+    """The values last sent in one membership's heartbeats."""
 
     def __init__(self, config: GroupConfig, subscription: Subscription) -> None:
         self._config = config
@@ -82,7 +83,7 @@ class HeartbeatState:
         self._said: _SentFields | None = None
 
     def forget(self) -> None:
-        """It is not known whether the broker heard the last one: the next one says everything."""
+        """It is unknown whether the broker received the last one: the next one contains all fields."""
         self._said = None
 
     def reset(self) -> None:
@@ -94,10 +95,10 @@ class HeartbeatState:
         return self._said is None
 
     def owes(self, round_: int, *, subscription: bool) -> bool:
-        """Whether there is something to say before the interval is over.
+        """Whether a heartbeat is due before the interval is over.
 
         Args:
-            round_: the latest acknowledgement. subscription: whether a changed one is to be told already.
+            round_: the latest acknowledgement. subscription: whether a change of it must be sent now.
         """
         said = self._said
         if said is None or said.round != round_:
@@ -108,20 +109,20 @@ class HeartbeatState:
         return _SentFields(self._topics_now(), self._subscription.regex, round_)
 
     def _topics_now(self) -> frozenset[str]:
-        """A pattern that matches nothing any more changes nothing: the broker refuses an empty subscription."""
+        """A pattern that no longer matches anything is not sent: the broker refuses an empty subscription."""
         subscription = self._subscription
         return frozenset() if subscription.regex is not None else subscription.topics or self._topics
 
     def message(
         self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes], *, joins: bool
     ) -> tuple[ConsumerGroupHeartbeatRequest, bool]:
-        """The next heartbeat, which from now on counts as said.
+        """The next heartbeat, which from now on counts as sent.
 
         Args:
-            group: who says it. owned: partitions with the ids of their topics; nothing when it ``joins``.
+            group: the sender's identity. owned: partitions with the ids of their topics; empty when it ``joins``.
 
         Returns:
-            It, and whether it changes the subscription of a member.
+            The heartbeat, and whether it changes the subscription of a member.
         """
         if joins:
             self._said = None
@@ -148,11 +149,11 @@ class HeartbeatState:
     def everything(
         self, group: GroupMetadata, round_: int, owned: Mapping[TopicPartition, bytes]
     ) -> ConsumerGroupHeartbeatRequest:
-        """All that was said, once more; counts as nothing new. The native thread may send it any number of times.
+        """All values sent so far, once more; does not count as sent. The native thread may send it any number of times.
 
-        A broker that has assigned anew in an answer that nobody has read takes the member for one whose answer was
-        lost, if it says with its old epoch what it owns, and tells the assignment again. To a shorter heartbeat it
-        would answer FENCED_MEMBER_EPOCH.
+        If a response with a new assignment was not read, the broker accepts the old epoch with the owned partitions as
+        a sign of a lost response, and sends the assignment again. It would answer FENCED_MEMBER_EPOCH to a shorter
+        heartbeat.
         """
         said = self._said or self._says(round_)
         return ConsumerGroupHeartbeatRequest(
@@ -170,15 +171,15 @@ class HeartbeatState:
 
     @property
     def said(self) -> object:
-        """What was said last, to be compared."""
+        """The values last sent, for comparison."""
         return self._said
 
 
 class HeartbeatDepartures(Departures):
-    """Says the last heartbeat. The member id is known from the start.
+    """Sends the last heartbeat. The member id is known from the start.
 
-    A static member says that it goes for a while: its place is kept, and the next process of its name may take it
-    at once.
+    A static member reports a temporary absence: its place is kept, and the next process with its name may take it at
+    once.
     """
 
     def add(
@@ -209,9 +210,9 @@ _OWNING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING)
 
 _OUR_DOING: Final = "subscription changed"
 _ECHO_MS: Final = 5_000
-"""For so long after a changed subscription was told, or three intervals, another assignment is put down to it.
+"""For this long (ms) after sending a changed subscription, or three intervals, a new assignment is attributed to it.
 
-The broker may think about it for a moment (KIP-1263), and the answer comes with a later heartbeat.
+The broker may delay the assignment (KIP-1263), which then comes with a later response.
 """
 
 
@@ -221,8 +222,8 @@ class ConsumerMembership(EpochMember):
     It has the interface of `kadence.consumer.group.membership.Membership`.
 
     Args:
-        coordinator, metadata, config, add_event, new_id: as of `EpochMember`.
-        subscription: what to join with, and where assignments are installed.
+        coordinator, metadata, config, add_event, new_id: as for `EpochMember`. subscription: the topics to join with;
+            assignments are installed in it.
         min_version: of the heartbeat.
     """
 
@@ -247,13 +248,13 @@ class ConsumerMembership(EpochMember):
         self._round = 0
         self._round_owed = False
         self._acknowledged: frozenset[TopicPartition] | None = None
-        """What it told last that it owns; None before the first time."""
+        """The owned partitions it last reported; None before the first time."""
         self._heartbeat_state = HeartbeatState(config, subscription)
-        # What the native thread may say, with what it was made of.
+        # The native thread's heartbeat, with its inputs.
         self._native_heartbeat: tuple[tuple[object, ...], Any] | None = None
         self._echo_until = -1
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ the state
 
     @property
     def managed(self) -> bool:
@@ -284,14 +285,14 @@ class ConsumerMembership(EpochMember):
             f"epoch={group.generation_id} partitions={len(self._subscription.partitions)}>"
         )
 
-    # ------------------------------------------------------------ what the application wants
+    # ------------------------------------------------------------ the application's calls
 
     def subscription_changed(self, now: int) -> None:
         super().subscription_changed(now)
         self._partitions.subscription_changed()
 
     def rebalance(self, now: int, reason: str) -> None:
-        """The broker assigns whenever there is a reason to; a member cannot ask for it (KIP-848)."""
+        """The broker assigns whenever there is a reason; a member cannot request it (KIP-848)."""
         del now
         log.warning(
             "group %s: enforce_rebalance(%r) does nothing: with KIP-848 the broker decides when to rebalance",
@@ -300,7 +301,7 @@ class ConsumerMembership(EpochMember):
         )
 
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
-        """The application ran a callback. What it raised changes nothing: the group cannot wait for it."""
+        """The application ran a callback. An exception of it changes nothing: the group cannot wait."""
         if error is not None:
             log.warning("group %s: a rebalance callback raised %s", self.group.group_id, error)
         for partition in self._partitions.done(callback_id):
@@ -313,11 +314,11 @@ class ConsumerMembership(EpochMember):
 
     @property
     def needs_kip_848(self) -> bool:
-        """Whether the subscription is one that only this protocol can carry."""
+        """Whether only this protocol supports the subscription."""
         return self._subscription.regex is not None
 
     def refuse_classic_group(self, now: int) -> None:
-        """It may not even try to join: the application is told why, and its next poll tries again (B6)."""
+        """It may not even try to join: the poll raises the reason, and the next one tries again (B6)."""
         del now
         error = explain_classic_members(self.group.group_id, self._subscription.regex or "")
         log.error("group %s: %s", self.group.group_id, error)
@@ -325,7 +326,7 @@ class ConsumerMembership(EpochMember):
         self._add_event(Failed(error, gave_up=True))
 
     def give_way(self, now: int) -> None:
-        """The join was refused and will be tried in another protocol: out, without a word."""
+        """The join was refused and will be tried in another protocol: leave without a request."""
         self._announced = False
         self.leave(now, reason="another protocol", callbacks=False)
 
@@ -376,7 +377,7 @@ class ConsumerMembership(EpochMember):
         if target is not None and target != self._target:
             ours = now <= self._echo_until
             self._echo_until = -1
-            self._assigned(now, target, _OUR_DOING if ours else "the coordinator assigned anew")
+            self._assigned(now, target, _OUR_DOING if ours else "the coordinator made a new assignment")
 
     def _assigned(self, now: int, target: Target, cause: str) -> None:
         self._target, self._round_owed = target, True
@@ -391,7 +392,7 @@ class ConsumerMembership(EpochMember):
             return
         resolved = self._resolve(now)
         owned = self._subscription.assigned
-        # A topic that was made anew has another id: its partitions of the same name go before they come.
+        # A recreated topic has another id: the old partitions of the name are revoked before the new ones are added.
         going = frozenset(p for p in owned if resolved.get(p) != self._owned_ids[p])
         if going:
             self._partitions.target = owned - going
@@ -401,7 +402,7 @@ class ConsumerMembership(EpochMember):
         if not (self._round_owed or target - owned):
             return
         if self._unresolved and target == owned == self._acknowledged:
-            return  # all that is new has no name yet: there is nothing to tell anybody of
+            return  # no new topic has a name yet: nothing to report
         self._partitions.target = target
         self._partitions.reconcile(self._history.finish(now, self.group, target))
         self._owned_ids = resolved
@@ -411,9 +412,9 @@ class ConsumerMembership(EpochMember):
         self._go(State.ACKNOWLEDGING)
 
     def _look_at_cluster(self, now: int) -> None:
-        """Partitions of a topic that was made anew are not ours: nobody has assigned those of the new one yet.
+        """Partitions of a recreated topic are not ours: those of the new topic are not assigned yet.
 
-        Another member may get them, beside whom we would read them under their old name.
+        Another member may get them, and we would read them, too, under the old name.
         """
         cluster = self._metadata.cluster
         if not self._unresolved:
@@ -461,7 +462,7 @@ class ConsumerMembership(EpochMember):
         if not current:
             return self.settled
         if code in (error_codes.STALE_MEMBER_EPOCH, error_codes.REBALANCE_IN_PROGRESS):
-            # The broker is an epoch ahead, and says so in its next answer.
+            # The broker is an epoch ahead, and reports it in its next response.
             self._heartbeat_state.forget()
             return True
         self._fenced(now, code)

@@ -1,14 +1,14 @@
-"""The ends of memberships: says goodbye for those that are over, while the next one may already begin.
+"""Sends the last request of memberships that are over, while the next one may already begin.
 
-What is said, and who says it at all, each group protocol adds.
+Each group protocol decides what the leave request contains and whether one is sent.
 
-Each departure carries its own identity, so it outlives whatever the member does next. It is repeated until
-the coordinator knows, or until the session would have ended anyway. A JoinGroup without a member id that is
-still on its way when the member leaves would leave a phantom behind (KIP-394): its answer is awaited, and the
-id in it leaves.
+Each departure carries its own identity, so it does not depend on the member's next steps. It is repeated until the
+coordinator has confirmed it, or until the session would have ended anyway. A JoinGroup without a member id that is
+still on its way when the member leaves would create a phantom member (KIP-394): its response is awaited, and the id in
+it leaves.
 
-Also the errors of a member that a group refuses for good, and of commits that failed: what was given, what is allowed,
-what to do.
+Also the errors of a member that a group refuses permanently, and of failed commits: the given value, the allowed ones,
+and the remedy.
 """
 
 from __future__ import annotations
@@ -52,27 +52,27 @@ _REASON_MAX: Final = 255
 
 @dataclass(slots=True, eq=False)
 class Departure:
-    """One goodbye, until the coordinator knows."""
+    """One departure, until the coordinator has confirmed it."""
 
     member_id: str
     reason: str
     ends_at: int
     backoff: Backoff
     joining: Request | None = None
-    """The join whose answer brings the member id."""
+    """The join whose response brings the member id."""
     instance_id: str | None = None
     sent: Request | None = None
 
 
 class Departures(abc.ABC):
-    """All memberships of this consumer that are over but not yet known to be."""
+    """All memberships of this consumer that have ended without the coordinator's confirmation."""
 
     def __init__(self, config: GroupConfig, coordinator: CoordinatorRequestManager) -> None:
         self._config = config
         self._coordinator = coordinator
         self._waiting: list[Departure] = []
         self.goodbye: bool | None = None
-        """Whether to say so for good (KIP-1092); None: dynamic members do, of static ones the place is kept."""
+        """Whether to leave for good (KIP-1092); None: dynamic members do, and static ones keep their place."""
 
     @property
     def done(self) -> bool:
@@ -80,22 +80,22 @@ class Departures(abc.ABC):
 
     @property
     def said(self) -> bool:
-        """Whether each goodbye was sent."""
+        """Whether each departure was sent."""
         return all(departure.sent is not None for departure in self._waiting)
 
     def add(
         self, now: int, group: GroupMetadata, joining: Request | None, reason: str, *, awaited: bool = False
     ) -> None:
-        """This membership is over, if the coordinator may know of it.
+        """End this membership, if the coordinator may know it.
 
         Args:
             group: its identity. joining: the join under way, which will bring a member id if it has none.
-            awaited: the application waits until it was heard, and not for a coordinator that is silent.
+            awaited: the application waits for the confirmation, but not for a silent coordinator.
         """
         backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         patience = self._config.session_timeout_ms
         if awaited:
-            # The other half was for the commit before.
+            # The other half of the time was for the commit before.
             patience = min(patience, self._config.request_timeout_ms // 2)
         ends_at = add_ms(now, patience)
         self._waiting.append(
@@ -115,7 +115,7 @@ class Departures(abc.ABC):
         before = len(self._waiting)
         self._waiting = [departure for departure in self._waiting if now < departure.ends_at]
         requests: list[Request] = []
-        # A static member's join waits for this end, and may have had its turn in this poll already.
+        # A static member's join waits for this, and may have had its turn in this poll already.
         wake_at = now if len(self._waiting) < before else FOREVER
         for departure in self._waiting:
             wake_at = min(wake_at, departure.ends_at)
@@ -133,10 +133,10 @@ class Departures(abc.ABC):
 
     @abc.abstractmethod
     def _goodbye(self, departure: Departure) -> Any:
-        """The message that says it."""
+        """The leave request."""
 
     def _code(self, answer: Any) -> int:
-        """What the coordinator said to it."""
+        """The coordinator's response to it."""
         code: int = answer.error_code
         return code
 
@@ -182,7 +182,7 @@ _NO_KIP_848 = (
 
 
 def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupConfig) -> KafkaError:
-    """The error of a code that JoinGroup, SyncGroup or Heartbeat was refused with."""
+    """The error for the code of a refused JoinGroup, SyncGroup or Heartbeat."""
     texts = {
         error_codes.INCONSISTENT_GROUP_PROTOCOL: (
             f"the members of group {group_id!r} share no assignor with this one, which offers "
@@ -190,7 +190,7 @@ def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupC
             "range and roundrobin: to join such a group, name what they use in partition.assignment.strategy, "
             "e.g. 'range' or 'cooperative-sticky,range'. To change the assignor of a running group, restart its "
             "members one by one twice: first with both, the new one in front ('cooperative-sticky,range'), then with "
-            "the new one alone. Or the group id is used by something that is no consumer"
+            "the new one alone. It may also be that the group id belongs to something other than consumers"
         ),
         error_codes.INVALID_SESSION_TIMEOUT: (
             f"session.timeout.ms = {config.session_timeout_ms} is outside the broker's bounds "
@@ -204,13 +204,13 @@ def explain(code: int, group_id: str, assignors: tuple[str, ...], config: GroupC
             "each process needs its own"
         ),
         error_codes.GROUP_AUTHORIZATION_FAILED: f"not allowed to read as group {group_id!r}",
-        error_codes.INVALID_GROUP_ID: f"group.id = {group_id!r} is not one that the broker takes",
+        error_codes.INVALID_GROUP_ID: f"the broker does not accept group.id = {group_id!r}",
     }
     return errors.for_code(code, texts.get(code))
 
 
 def explain_transport(error: KafkaError, config: GroupConfig) -> KafkaError:
-    """The same for an error before any answer: static membership is the one thing that an old broker cannot carry."""
+    """The same for an error without a response: static membership is the one feature that an old broker may lack."""
     if isinstance(error, errors.UnsupportedVersionError) and config.group_instance_id is not None:
         return errors.UnsupportedVersionError(
             f"{error}; static membership needs JoinGroup v5 (Kafka 2.3): unset group.instance.id for this broker"
@@ -221,10 +221,10 @@ def explain_transport(error: KafkaError, config: GroupConfig) -> KafkaError:
 def explain_heartbeat(
     code: int, message: str | None, group_id: str, config: GroupConfig, regex: str | None = None
 ) -> KafkaError:
-    """The error of a code that ConsumerGroupHeartbeat was refused with.
+    """The error for the code of a refused ConsumerGroupHeartbeat.
 
     Args:
-        message: the broker's own words. regex: that of the subscription, if it is a `SubscriptionPattern`.
+        message: the broker's own text. regex: the subscription's, if it is a `SubscriptionPattern`.
     """
     told = f": {message.rstrip('.')}" if message else ""
     texts = {
@@ -234,7 +234,7 @@ def explain_heartbeat(
             "matched by the client: subscribe(re.compile(...))"
         ),
         error_codes.UNSUPPORTED_ASSIGNOR: (
-            f"group.remote.assignor = {config.group_remote_assignor!r} is none of the broker's assignors "
+            f"group.remote.assignor = {config.group_remote_assignor!r} is not one of the broker's assignors "
             f"(group.consumer.assignors; uniform and range by default){told}"
         ),
         error_codes.UNRELEASED_INSTANCE_ID: (
@@ -256,14 +256,14 @@ def explain_heartbeat(
 
 
 def explain_heartbeat_transport(error: KafkaError, regex: str | None = None) -> KafkaError:
-    """The same for an error before any answer."""
+    """The same for an error without a response."""
     if isinstance(error, errors.UnsupportedVersionError):
         return errors.UnsupportedVersionError(f"{error}; {_no_kip_848(regex)}")
     return error
 
 
 def explain_classic_members(group_id: str, regex: str) -> KafkaError:
-    """What ``group.protocol=auto`` says to a SubscriptionPattern for a group that lives by the classic protocol."""
+    """The error of ``group.protocol=auto`` for a SubscriptionPattern in a group that uses the classic protocol."""
     return errors.UnsupportedVersionError(
         f"group {group_id!r} has classic members, and SubscriptionPattern({regex!r}) needs KIP-848: "
         f"subscribe(re.compile({regex!r})) joins them, group.protocol=consumer converts the group (auto never does)"
@@ -282,11 +282,11 @@ def _no_kip_848(regex: str | None) -> str:
 IDENTITY: Final = frozenset(
     code for code in error_codes.NAMES if remedy_of_code(code) is Remedy.MEMBERSHIP
 ) | {error_codes.FENCED_INSTANCE_ID}
-"""Codes that judge the member, not the offsets."""
+"""Codes about the member, not about the offsets."""
 
 
 def error_of(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
-    """What became of one commit: what cannot be mended comes before what can."""
+    """The error of one commit: permanent errors come before retriable ones."""
     failed = {partition: code for partition, code in codes.items() if code != error_codes.NONE}
     if not failed:
         return None
@@ -310,7 +310,7 @@ def error_of(codes: Mapping[TopicPartition, int]) -> KafkaError | None:
 
 
 def outsider(code: int, group_id: str | None) -> CommitFailedError:
-    """The group has members, and this consumer is none of them."""
+    """The group has members, and this consumer is not one of them."""
     return CommitFailedError(
         f"{error_codes.name(code)}: group {group_id!r} has members that subscribe, so offsets "
         "of partitions chosen with assign() are refused; use a group id of its own"
@@ -318,7 +318,7 @@ def outsider(code: int, group_id: str | None) -> CommitFailedError:
 
 
 def expelled(code: int) -> CommitFailedError:
-    """The group goes on without this member."""
+    """The group has removed this member."""
     return CommitFailedError(
         f"{error_codes.name(code)}: the group has removed this member, and other members may read its partitions "
         f"now. {_ADVICE}"
@@ -328,10 +328,10 @@ def expelled(code: int) -> CommitFailedError:
 def not_ours(
     partitions: set[TopicPartition], *, others: bool, strangers: Collection[TopicPartition] = ()
 ) -> CommitFailedError:
-    """These were not the member's all the time.
+    """The member did not own these all the time.
 
     Args:
-        others: the rest of the commit is committed. strangers: those that never were this member's.
+        others: the rest of the commit is committed. strangers: those that this member never owned.
     """
     names = ", ".join(str(partition) for partition in sorted(partitions)[:5])
     more = f" and {len(partitions) - 5} more" if len(partitions) > 5 else ""

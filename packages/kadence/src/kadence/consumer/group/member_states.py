@@ -1,12 +1,12 @@
 """The states of a member whose identity is a member id and an epoch (KIP-848, KIP-932).
 
-    UNSUBSCRIBED ─polled─> JOINING ─accepted─> RECONCILING ─owns its target─> ACKNOWLEDGING ─said so─> STABLE
+    UNSUBSCRIBED ─polled─> JOINING ─accepted─> RECONCILING ─owns its target─> ACKNOWLEDGING ─heartbeat─> STABLE
                               ▲                     ▲                              └──── new target ────┘
                             FENCED                  └──────────────── new target ───────────────────────┘
 
-The whole table is `TRANSITIONS`. States and table are Kafka's, with two differences. A member that failed for good
-(FATAL) tries again when the application polls after it was told why, as after every refusal (B6). And UNSUBSCRIBED
-cannot begin to leave: a member that is not in the group has nothing to leave.
+The whole table is `TRANSITIONS`. States and table are Kafka's, with two differences. A member that failed permanently
+(FATAL) tries again when the application polls after the poll that raised the reason, as after every refusal (B6). And
+UNSUBSCRIBED cannot begin to leave: a member that is not in the group has nothing to leave.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class State(enum.Enum):
 
     UNSUBSCRIBED = "not in the group"
     JOINING = "its first heartbeat, with epoch 0, is not accepted yet"
-    RECONCILING = "going from what it owns to what it was assigned"
-    ACKNOWLEDGING = "owns what it was assigned; the next heartbeat, sent at once, says so"
-    STABLE = "owns what it was assigned, and the broker knows it"
+    RECONCILING = "moving from the owned partitions to the assigned ones"
+    ACKNOWLEDGING = "owns its assignment; the next heartbeat, sent at once, acknowledges it"
+    STABLE = "owns its assignment, and the broker knows it"
     FENCED = "the broker has removed it: its partitions are lost, and it joins again"
     PREPARE_LEAVING = "partitions must be given up before it leaves"
     LEAVING = "its last heartbeat, with epoch -1 or -2, must be sent"
@@ -34,9 +34,9 @@ class State(enum.Enum):
 
 
 OUT: Final = frozenset({State.UNSUBSCRIBED, State.FATAL, State.STALE})
-"""Not in the group, and not on the way into or out of it."""
+"""Not in the group, and neither joining nor leaving."""
 
-# A tuple, which finds a state without a call of its hash.
+# A tuple: searching it does not call the state's hash.
 HEARTBEATING: Final = (State.STABLE, State.RECONCILING, State.ACKNOWLEDGING, State.PREPARE_LEAVING)
 """In the group with an epoch that heartbeats keep alive."""
 

@@ -1,9 +1,9 @@
-"""What a group protocol must offer to the rest of the network side (C4).
+"""The interface of a group protocol for the rest of the network side (C4).
 
 The heartbeat manager owns the timers (`Liveness`), the commit manager the offsets (`CommitIdentity`), the processor
-the application's calls (`Membership`); none of them knows which protocol the group speaks. `ClassicMembership` is the
+the application's calls (`Membership`); none of them depends on the protocol. `ClassicMembership` is the
 one of JoinGroup and SyncGroup, `ConsumerMembership` that of KIP-848, whose heartbeat joins, acknowledges and brings
-assignments: a membership builds its own heartbeat, says when one is due and judges the answer itself.
+assignments: a membership builds its own heartbeat, decides when one is due and evaluates the response.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class GroupConfig(Protocol):
 
     @property
     def stall_report_ratio(self) -> float:
-        """At which part of the processing timeout a stall is told (B4); 0: never."""
+        """The share of the processing timeout after which a stall is reported (B4); 0: never."""
         ...
 
     @property
@@ -76,21 +76,21 @@ class GroupConfig(Protocol):
 
 
 class ClusterView(Protocol):
-    """What is known of the cluster, and the way to ask for more."""
+    """The cluster's metadata, and requests for more."""
 
     @property
     def cluster(self) -> Cluster: ...
 
     def want(self, topics: frozenset[str]) -> None:
-        """Keep the metadata of these topics fresh, beside those of the subscription. Replaces what was wanted."""
+        """Keep the metadata of these topics fresh, in addition to the subscription's. Replaces the earlier list."""
         ...
 
     def identify(self, topic_ids: frozenset[bytes]) -> None:
-        """Ask for topics by their ids until each has a name. Replaces what was asked for before."""
+        """Ask for topics by their ids until each has a name. Replaces the earlier request."""
         ...
 
     def request_update(self, now: int) -> None:
-        """Ask again: a broker contradicted what is known."""
+        """Ask again: a broker contradicted our metadata."""
         ...
 
 
@@ -99,10 +99,10 @@ SENT_NATIVELY: Final = "sent by the native heartbeat"
 
 
 class HeartbeatOutcome(enum.Enum):
-    """What an answered heartbeat says of the membership."""
+    """The result of an answered heartbeat for the membership."""
 
-    ALIVE = "the coordinator knows us"
-    RETRY = "no verdict: try again after a backoff"
+    ALIVE = "the coordinator knows this member"
+    RETRY = "undecided: try again after a backoff"
     LOST = "this identity is over"
 
 
@@ -110,32 +110,32 @@ class Liveness(Protocol):
     """The part of a member that keeps it in its group: heartbeats, and leaving. All of it runs on the network thread.
 
     The heartbeat manager, the native heartbeat and the turn need no more of a member. So a member of a share group,
-    which commits nothing, has this and no `CommitIdentity`.
+    which commits nothing, implements this and not `CommitIdentity`.
     """
 
     @property
     def group(self) -> GroupMetadata:
-        """The present identity: one immutable value that is replaced as a whole, so its parts never mix."""
+        """The current identity: one immutable value that is replaced as a whole, so its parts are always consistent."""
         ...
 
     @property
     def active(self) -> bool:
-        """Heartbeats run (B3), through rebalances too: in the group, or joining it by a heartbeat."""
+        """Whether heartbeats run (B3), also during rebalances: in the group, or joining it by a heartbeat."""
         ...
 
     @property
     def joining(self) -> bool:
-        """On the way into the group, without an identity that could be kept alive yet."""
+        """Whether it is joining, without an identity to keep alive yet."""
         ...
 
     @property
     def term(self) -> object:
-        """What the heartbeat's timers belong to: with another one (compared by ==) they start again."""
+        """The term of the heartbeat's timers: they restart when it changes (compared by ==)."""
         ...
 
     @property
     def urgent(self) -> bool:
-        """There is something to say before the interval is over."""
+        """Whether a heartbeat is due before the interval is over."""
         ...
 
     @property
@@ -143,27 +143,27 @@ class Liveness(Protocol):
 
     @property
     def session_timeout_ms(self) -> int:
-        """After so long without an answer the coordinator is looked up again."""
+        """After this long without a response the coordinator is looked up again."""
         ...
 
     @property
     def known_session_ms(self) -> int | None:
-        """After so long without a heartbeat the coordinator ends the membership; None: it tells nobody (KIP-848)."""
+        """After this long without a heartbeat the coordinator ends the membership; None: not known (KIP-848)."""
         ...
 
     @property
     def left(self) -> bool:
-        """Whether every earlier membership was left: no goodbye is still to be sent."""
+        """Whether every earlier membership was left: no departure is still to be sent."""
         ...
 
     @property
     def has_parted(self) -> bool:
-        """Out of the group as far as this side goes: at most the broker is still to be told."""
+        """Whether it has left on this side: at most the request to the broker is still to be sent."""
         ...
 
     @property
     def needs_polled(self) -> bool:
-        """It waits for the application to poll before it joins."""
+        """Whether it waits for a poll of the application before it joins."""
         ...
 
     def subscription_changed(self, now: int) -> None: ...
@@ -175,19 +175,20 @@ class Liveness(Protocol):
     ) -> None: ...
 
     def poll_timed_out(self, now: int) -> None:
-        """The processing timeout passed between polls (B4)."""
+        """The processing timeout has passed without a poll (B4)."""
         ...
 
     def heartbeat(self, deadline: int) -> Request:
-        """The request that keeps the present identity alive. Asked for while ``active``, and then sent."""
+        """The request that keeps the current identity alive. Called while ``active``, and the result is sent."""
         ...
 
     def on_heartbeat(self, now: int, completed: Completed) -> HeartbeatOutcome: ...
 
     def native_heartbeat(self) -> Any:
-        """A heartbeat that keeps the present identity alive, however often it is sent; None: none is alive.
+        """A heartbeat that keeps the current identity alive, however often it is sent; None: there is none.
 
-        The same object as long as it says the same. Its answers come to `on_heartbeat` with the tag `SENT_NATIVELY`.
+        The same object as long as its content is the same. Its responses come to `on_heartbeat` with the tag
+        `SENT_NATIVELY`.
         """
         ...
 
@@ -197,7 +198,7 @@ class Liveness(Protocol):
 
 
 class CommitIdentity(Protocol):
-    """The part of a member as which offsets are committed, and by which it is judged whose offsets they are."""
+    """The part of a member that commits offsets: the identity to send, and the ownership of partitions."""
 
     @property
     def managed(self) -> bool:
@@ -211,24 +212,27 @@ class CommitIdentity(Protocol):
 
     @property
     def settled(self) -> bool:
-        """Whether commits of the present identity can be accepted now."""
+        """Whether commits with the current identity can be accepted now."""
         ...
 
     def tenure(self, partition: TopicPartition) -> PartitionState | None:
-        """An object that stays the same while the partition is this member's without a break; None: it is not."""
+        """An object that stays the same while this member owns the partition without a break.
+
+        None: it does not own it.
+        """
         ...
 
     def commit_refused(self, now: int, sent: GroupMetadata, code: int) -> bool:
         """A commit was refused because of the identity it was sent with.
 
         Returns:
-            Whether this member is still itself, so that the commit may be sent again as what it is then.
+            Whether the membership continues, so that the commit may be sent again with its new identity.
         """
         ...
 
 
 class Membership(Liveness, CommitIdentity, Protocol):
-    """One member of a group of consumers: partitions go and come by callbacks of the application."""
+    """One member of a group of consumers: partitions are revoked and added with callbacks of the application."""
 
     def rebalance(self, now: int, reason: str) -> None: ...
 

@@ -1,1 +1,1 @@
-"""Where reading starts and whether a position still holds: metadata, offsets, validation. Network thread, sans-IO."""
+"""Metadata, starting offsets, and the validation of positions. Network thread, sans-IO."""

@@ -1,7 +1,7 @@
-"""The consumer's metadata: which topics it needs and why, patterns, topic ids, and calls of the application.
+"""The consumer's metadata: the topics it needs and the reasons, patterns, topic ids, and calls of the application.
 
-Network thread, sans-IO. Others say which topics they need and why (`need`); what all clients do with metadata is in
-`kadence.client.metadata`.
+Network thread, sans-IO. Other managers declare the topics they need and the reason (`need`); `kadence.client.metadata`
+has the part that all clients share.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class MetadataManager(Metadata):
     """Requests the metadata that the consumer needs.
 
     Attributes:
-        version: grows with every answer that changed something we hold.
-        on_change: called after each answer, on the network thread. on_moved: called with the brokers that were told
-            beside a new leader.
+        version: grows with every response that changed our metadata.
+        on_change: called after each response, on the network thread. on_moved: called with the brokers that a response
+            named with a new leader.
     """
 
     def __init__(self, config: ConsumerConfig, add_event: AddBackgroundEvent) -> None:
@@ -51,7 +51,7 @@ class MetadataManager(Metadata):
         self._asked: dict[Request, list[TopicMetadata]] = {}
         self._told: set[str] = set()
         self._missing: dict[str, tuple[int, int]] = {}
-        """Of what is wanted: topics that the last answer gave an error for, each with since when, and the error."""
+        """Needed topics for which the last response had an error, each with the time since when, and the error."""
         self._nameless: frozenset[bytes] = frozenset()
         self._naming: Request | None = None
         self._naming_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
@@ -59,10 +59,13 @@ class MetadataManager(Metadata):
         self.on_change: Callable[[int], None] = lambda now: None
         self.on_moved: Callable[[Mapping[int, Node]], None] = lambda nodes: None
 
-    # ------------------------------------------------------------ what others ask
+    # ------------------------------------------------------------ for other managers
 
     def need(self, reason: str, topics: frozenset[str]) -> None:
-        """Keep these topics known for ``reason``, in place of what it needed before; new ones are asked for at once."""
+        """Keep the metadata of these topics for ``reason``, instead of its earlier ones.
+
+        New ones are requested at once.
+        """
         self._reasons[reason] = topics
         before, self._wanted = self._wanted, frozenset().union(*self._reasons.values())
         if not self._wanted <= before:
@@ -70,22 +73,22 @@ class MetadataManager(Metadata):
             self._backoff.succeeded()
 
     def missing(self, reason: str) -> dict[str, tuple[int, int]]:
-        """Of the topics that ``reason`` needs: those that the cluster does not show, with since when (ms), and why."""
+        """Topics needed for ``reason`` that the cluster does not show, with the time (ms) since when, and the cause."""
         needed = self._reasons.get(reason, frozenset())
         return {name: told for name, told in self._missing.items() if name in needed}
 
     def want(self, topics: frozenset[str]) -> None:
-        """What the group's leader must know to assign partitions to all members."""
+        """The metadata that the group's leader needs to assign partitions to all members."""
         self.need("group", topics)
 
     def identify(self, topic_ids: frozenset[bytes]) -> None:
-        """Ask for topics by their ids (KIP-516) until each has a name; replaces what was asked for before."""
+        """Ask for topics by their ids (KIP-516) until each has a name; replaces the earlier request."""
         if not topic_ids <= self._nameless:
             self._naming_backoff.succeeded()
         self._nameless = topic_ids
 
     def want_matching(self, pattern: str | None) -> None:
-        """Keep all topics known, since a pattern chooses among them; None: no longer."""
+        """Keep the metadata of all topics, among which a pattern chooses; None: no longer."""
         self._pattern = None if pattern is None else re.compile(pattern)
         if pattern is not None:
             self._needs_update = True
@@ -134,7 +137,7 @@ class MetadataManager(Metadata):
         return node_id in self.cluster.nodes
 
     def error_of(self, partition: TopicPartition) -> int:
-        """Error code that metadata gave for a topic; UNKNOWN_TOPIC_OR_PARTITION for a partition that it lacks."""
+        """Error code of a topic in metadata; UNKNOWN_TOPIC_OR_PARTITION for a partition that it lacks."""
         topic = self.cluster.topics.get(partition.topic)
         if topic is None:
             return ec.NONE
@@ -206,12 +209,12 @@ class MetadataManager(Metadata):
     def _named(self, now: int) -> None:
         self._naming = None
         self._nameless -= {topic.topic_id for topic in self.cluster.topics.values()}
-        # Ask again after a backoff: a new topic is not known to every broker at once, and a deleted one never will be.
+        # Ask again after a backoff: not every broker knows a new topic at once, and a deleted one will never be found.
         self._naming_backoff.failed(now)
 
     def _refreshed(self, now: int, request: Request) -> None:
         asked = self._wanted if request.tag is None else self._wanted & request.tag
-        # What is wanted only since the request was sent is asked for next.
+        # Topics that were added after the request was sent come next.
         incomplete = asked != self._wanted
         missing: dict[str, tuple[int, int]] = {}
         for name in asked:
@@ -238,7 +241,8 @@ class MetadataManager(Metadata):
             self._needs_update = True
             self._backoff.failed(now)
         else:
-            # Even now the next request waits a little: a caller that asks again at each answer must not cause a spin.
+            # Even now the next request waits briefly: a caller that asks again after each response must not cause a
+            # spin.
             self._backoff.succeeded()
             self._backoff.until = add_ms(now, self._config.retry_backoff_ms)
 

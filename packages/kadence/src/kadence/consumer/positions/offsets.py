@@ -1,14 +1,14 @@
-"""Where to start: committed offsets, resets, and offsets by time (ListOffsets). Network thread, sans-IO.
+"""Starting offsets: committed offsets, resets, and offsets by time (ListOffsets). Network thread, sans-IO.
 
-A partition that is INITIALIZING gets its committed offset; without one it is reset by policy, and only those
-that were asked about are, never one that joined meanwhile. So is a position that was lost (`Subscription.lose`):
-this is the one place that knows ``auto.offset.reset``. AWAIT_RESET is answered by ListOffsets of its leader. Each
-answer is applied only if the partition still waits for it: a seek in between wins. A partition that the group took and
-gave back is not asked about before the application knows (`Subscription.losses`).
+A partition that is INITIALIZING gets its committed offset; without one it is reset by policy, but only if the look-up
+included it, never if it joined meanwhile. A lost position is also reset (`Subscription.lose`): ``auto.offset.reset`` is
+applied only here. AWAIT_RESET is answered by ListOffsets of its leader. Each response is applied only if the partition
+still waits for it: a seek in between wins. A partition that the group took away and returned is not looked up before
+the application knows (`Subscription.losses`).
 
 `OffsetCalls` are calls of the application for offsets by time: offsets_for_times(), beginning_offsets(), end_offsets().
-Each leader is asked by itself: one that fails or hangs keeps no other from being asked, and what it owes is asked again
-until the call's deadline.
+Each leader gets its own request: one that fails or hangs does not delay the others, and its request is repeated until
+the call's deadline.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = ["Committed", "OffsetsRequestManager"]
 log = logger("kadence.consumer.offsets")
 
 _PATIENCE_MS: Final = 5_000
-"""A new topic takes a moment to spread among the brokers."""
+"""A new topic takes a moment (ms) to become known to all brokers."""
 
 
 class Unknown:
-    """Since when metadata has not known partitions that are asked for."""
+    """Since when requested partitions have been missing from metadata."""
 
     def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
         self._config = config
@@ -65,11 +65,11 @@ class Unknown:
         return tuple(self._since)
 
     def is_long(self, now: int, partition: TopicPartition) -> bool:
-        """Whether the partition, which is unknown now, has been so for long enough to call it an error."""
+        """Whether the partition has been unknown for long enough to report an error."""
         return now - self._since.setdefault(partition, now) >= _PATIENCE_MS
 
     def forget(self, partition: TopicPartition) -> None:
-        """It is known, or nobody asks for it any more: should it be unknown again, that counts from then."""
+        """It is known, or no longer requested: if it is unknown again, the time starts anew."""
         self._since.pop(partition, None)
 
     def error(self, partition: TopicPartition) -> UnknownTopicOrPartitionError:
@@ -85,13 +85,13 @@ class Unknown:
         )
 
     def in_words(self, partition: TopicPartition) -> str:
-        """The same, for a list of partitions and of what they lack."""
+        """The same, for a list of partitions with their problems."""
         count = len(self._metadata.cluster.partitions_for(partition.topic))
         return f"does not exist (of {plural(count, 'partition')})" if count else "does not exist"
 
 
 class Asking:
-    """ListOffsets requests of one consumer, and what their answers say."""
+    """ListOffsets requests of one consumer, and their responses."""
 
     def __init__(self, config: ConsumerConfig, metadata: MetadataManager) -> None:
         self._config = config
@@ -122,7 +122,7 @@ class Asking:
     def read(
         self, completed: Completed, asked: Mapping[TopicPartition, object]
     ) -> tuple[dict[TopicPartition, OffsetAndTimestamp | None], dict[TopicPartition, int]]:
-        """Answers and error codes of the partitions asked; a lost request answers none of them."""
+        """Results and error codes of the requested partitions; a lost request has none."""
         found: dict[TopicPartition, OffsetAndTimestamp | None] = {}
         failed: dict[TopicPartition, int] = {}
         response = completed.response
@@ -143,18 +143,18 @@ class Asking:
 
 
 _NAMED: Final = 5
-"""Partitions named in the text of an error."""
+"""How many partitions the text of an error names."""
 
 
 @dataclass(slots=True, eq=False)
 class _Lookup:
-    """A call for offsets by time: what is still to be asked, what was found."""
+    """A call for offsets by time: the partitions still to be requested, and the results."""
 
     call: ListOffsets
     todo: dict[TopicPartition, int]
     found: dict[TopicPartition, OffsetAndTimestamp | None] = field(default_factory=dict)
     asked: set[TopicPartition] = field(default_factory=set)
-    """Of ``todo``: what is on its way."""
+    """Those of ``todo`` that are being requested."""
     retry_at: dict[TopicPartition, int] = field(default_factory=dict)
 
 
@@ -180,12 +180,12 @@ class OffsetCalls:
         self._asked: dict[Request, tuple[_Lookup, dict[TopicPartition, int]]] = {}
 
     def begin(self, call: ListOffsets) -> None:
-        """Take a call; it is answered when every partition was, or at its deadline, be it here or by the reaper."""
+        """Take a call; it is answered when every partition was, or at its deadline, here or by the reaper."""
         self._lookups.append(_Lookup(call, dict(call.timestamps)))
         self._need_topics()
 
     def poll(self, now: int, requests: list[Request]) -> int:
-        """Add what is to be asked now to ``requests``. Returns when to poll again."""
+        """Add the requests that are due to ``requests``. Returns when to poll again."""
         wake_at = FOREVER
         if self._lookups:
             for lookup in [each for each in self._lookups if each.call.deadline <= now]:
@@ -196,7 +196,7 @@ class OffsetCalls:
         return wake_at
 
     def missing(self, call_id: int) -> str | None:
-        """Which partitions a call still waits for, and why, in words; None if there is no such call."""
+        """A text with the partitions that a call still waits for, and why; None if there is no such call."""
         return next((self._missing(each) for each in self._lookups if each.call.id == call_id), None)
 
     def _missing(self, lookup: _Lookup) -> str:
@@ -243,7 +243,7 @@ class OffsetCalls:
         self._lookups.remove(lookup)
         for partition in lookup.todo:
             if partition not in self._subscription.partitions:
-                # Nobody asks for metadata of it any more, so the next call must wait for a new answer.
+                # Its metadata is no longer requested, so the next call must wait for a new response.
                 self._unknown.forget(partition)
         self._need_topics()
         self._add_event(answer)
@@ -289,7 +289,7 @@ _NAMES: Final = {_EARLIEST: "the beginning", _LATEST: "the end"}
 
 
 class Committed(Protocol):
-    """The commit manager, as far as this one needs it."""
+    """The part of the commit manager that this manager needs."""
 
     def lookup(
         self,
@@ -300,10 +300,10 @@ class Committed(Protocol):
 
 
 class OffsetsRequestManager:
-    """Gives each partition the offset to start from: the committed one, or that of ``auto.offset.reset``.
+    """Sets each partition's starting offset: the committed one, or that of ``auto.offset.reset``.
 
     Args:
-        wall: ms since 1970, which only ``auto.offset.reset=by_duration`` looks at.
+        wall: ms since 1970, needed only for ``auto.offset.reset=by_duration``.
     """
 
     def __init__(
@@ -337,7 +337,7 @@ class OffsetsRequestManager:
         self._calls.begin(call)
 
     def missing(self, call_id: int) -> str | None:
-        """Which partitions a call of `list_offsets` still waits for, and why; None if it is no such call."""
+        """The partitions that a call of `list_offsets` still waits for, and why; None if it is another call."""
         return self._calls.missing(call_id)
 
     def poll(self, now: int) -> Poll:
@@ -363,7 +363,10 @@ class OffsetsRequestManager:
     # ------------------------------------------------------------ committed offsets
 
     def _initialise(self, now: int) -> int:
-        """Have committed offsets looked up. Returns when to poll again: who sends the look-up had its turn already."""
+        """Start to look up committed offsets.
+
+        Returns when to poll again: the commit manager, which sends the look-up, had its turn already.
+        """
         waiting = [
             state
             for state in self._subscription.unplaced.values()
@@ -385,7 +388,7 @@ class OffsetsRequestManager:
         return now
 
     def _is_of_topic(self, partition: TopicPartition, topic_id: bytes) -> bool:
-        """Whether what was asked of this topic is true still: it was not deleted and made again meanwhile."""
+        """Whether a result for this topic is still valid: it was not deleted and recreated meanwhile."""
         return topic_id in (ZERO_UUID, self._metadata.topic_id(partition.topic))
 
     def _on_committed(
@@ -434,7 +437,7 @@ class OffsetsRequestManager:
         )
 
     def _apply_policy(self, state: PartitionState, error: KafkaError) -> None:
-        """The position is lost: look up where the policy says to go on, or raise and wait for a seek."""
+        """The position is lost: look up the offset of the policy, or raise and wait for a seek."""
         policy = "earliest" if state.is_from_start else self._policy
         if policy == "none":
             state.lost = None
@@ -443,13 +446,14 @@ class OffsetsRequestManager:
             )
             return
         if not isinstance(error, NoOffsetForPartitionError):
-            # What retention took before it was read is missed. Of a truncation more was said already.
+            # Records deleted by retention before they were read are missed. A truncation has already been logged in
+            # more detail.
             log.log(
                 WARNING if type(error) is OffsetOutOfRangeError else INFO,
                 "%s: offset %d, its position, is not in the log; %s",
                 state.partition,
                 state.offset,
-                "reading goes on at the beginning"
+                "reading continues at the beginning"
                 if state.is_from_start
                 else f"applying auto.offset.reset={policy}",
             )
@@ -465,8 +469,8 @@ class OffsetsRequestManager:
             and type(error) is OffsetOutOfRangeError
             and timestamp != _EARLIEST
         ):
-            # Retention may have taken the offset. Who reads a range then wants the records of it that are left: the
-            # policy would pass over them.
+            # Retention may have deleted the offset. A reader of a range then wants the remaining records of it: the
+            # policy would skip them.
             self._subscription.await_reset(state.partition, _EARLIEST, beyond=timestamp, is_by_policy=True)
         else:
             self._subscription.await_reset(state.partition, timestamp, is_by_policy=True)
@@ -474,9 +478,9 @@ class OffsetsRequestManager:
     # ------------------------------------------------------------ resets
 
     def _look_for_leaders(self, now: int) -> None:
-        """Tell of partitions given by assign() that have a position and that nobody leads.
+        """Report partitions of assign() that have a position but no leader.
 
-        Whether there are any is looked at when metadata or the assignment changed.
+        Checked when metadata or the assignment has changed.
         """
         subscription = self._subscription
         seen = (self._metadata.version, subscription.moves)
@@ -513,12 +517,12 @@ class OffsetsRequestManager:
                 continue
             leader = self._metadata.leader(partition)
             if leader is None:
-                # No backoff of our own: we wait for metadata, which has one.
+                # No backoff here: metadata, which we wait for, has one.
                 self._no_leader(now, state)
                 wake_at = min(wake_at, add_ms(now, self._config.retry_backoff_ms))
                 continue
             self._is_known(partition)
-            # The end first: what comes before a time is looked up is younger than that, and would be passed over.
+            # The end first: records that arrive before the time is looked up are later than that, and would be skipped.
             wants_end = state.reset_timestamp >= 0 and state.end_before is None
             by_leader.setdefault(leader, {})[partition] = (
                 state.shared_partition.fetch_epoch,
@@ -532,7 +536,7 @@ class OffsetsRequestManager:
         return wake_at
 
     def _no_leader(self, now: int, state: PartitionState) -> None:
-        """Nothing is known, or nobody leads it: ask for metadata; tell when it turns out not to exist."""
+        """It is unknown, or has no leader: ask for metadata, and report it if it does not exist."""
         partition = state.partition
         self._metadata.request_update(now)
         if self._subscription.by_group or self._metadata.error_of(partition) != ec.UNKNOWN_TOPIC_OR_PARTITION:
@@ -550,10 +554,10 @@ class OffsetsRequestManager:
         return -1 if state is None else state.shared_partition.fetch_epoch
 
     def _below_range(self, state: PartitionState) -> None:
-        """A reset leads to records before the range that is to be read: they are not wanted (C11).
+        """A reset leads to records before the range, which must not be returned (C11).
 
-        So reading goes on where the range begins. If it is that offset which the log does not have, there is nothing to
-        read: that is raised, whatever auto.offset.reset says, and waits for a seek or another range.
+        So reading starts at the beginning of the range. If the log does not have that offset, there is nothing to read:
+        that is raised, regardless of auto.offset.reset, until a seek or another range.
         """
         if state.offset != state.floor:
             self._subscription.position(state.partition, state.floor, None)
@@ -590,7 +594,7 @@ class OffsetsRequestManager:
                 state.end_before = at.offset
                 continue
             if at is None and partition in found and state.end_before is not None:
-                # No record is that young. Those that come from then on are.
+                # No record is that late. Later records will be.
                 at = OffsetAndTimestamp(state.end_before, -1)
             if at is not None and state.beyond is not None and state.floor < state.offset >= at.offset:
                 # Not retention: the log ends before the position.

@@ -1,18 +1,19 @@
-"""Whether a position is still of the log that it was read from (KIP-320, KIP-516). Network thread, sans-IO.
+"""Checks that positions still belong to the log that they were read from (KIP-320, KIP-516). Network thread, sans-IO.
 
 Each position carries the leader epoch of the last record before it. When a newer leader takes over, or a seek or a
-committed offset brings an epoch of its own, the leader is asked where that epoch ended (AWAIT_VALIDATION); an end
-below the position means that records were read which an unclean election has lost. Fetches carry the epoch too, so
-that a broker tells the same by itself; so nothing here may stop a partition for good: a leader that cannot be
-asked, because it is too old or its answers cannot be understood, is fetched from all the same.
+committed offset brings an epoch of its own, the leader is asked where that epoch ended (AWAIT_VALIDATION); an end below
+the position means that an unclean election has lost records that were read. Fetches carry the epoch, too, so brokers
+also detect this by themselves. So nothing here may stop a partition permanently: if a leader cannot be asked, because
+it is too old or its responses are not understood, it is fetched from nevertheless.
 
-A topic that was deleted and made again has another id: a position of the old one means nothing in the new one.
+A topic that was deleted and recreated has another id: a position of the old one has no meaning in the new one.
 
-What a truncated log means for a position (KIP-320). Network thread, sans-IO.
+The effect of a truncated log on a position (KIP-320). Network thread, sans-IO.
 
-An unclean leader election loses records that a replica had not copied. A reader that is past that point learns it by
-the end of its epoch: from OffsetForLeaderEpoch, or beside the answer to a fetch. What the application was given and
-what only lies in the buffer are told apart: records that it never saw are not lost to it, they are read again.
+An unclean leader election loses records that a replica had not copied. A reader that is past that point learns it from
+the end offset of its epoch, in the response to OffsetForLeaderEpoch or to a fetch. Returned records and records that
+are only buffered are treated differently: records that the application never saw are not lost to it, they are read
+again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ log = logger("kadence.consumer.offsets")
 
 
 class Truncation:
-    """Finds which positions a truncated log has made invalid, and resets them or tells the application."""
+    """Finds which positions a truncated log has made invalid, and resets them or reports them to the application."""
 
     def __init__(
         self, config: ConsumerConfig, subscription: Subscription, add_event: AddBackgroundEvent
@@ -64,16 +65,16 @@ class Truncation:
         self._add_event = add_event
 
     def judge(self, state: PartitionState, epoch: int, end_offset: int) -> bool:
-        """Whether the position is good, given the largest epoch up to its own on the leader, and where that ends.
+        """Whether the position is valid, given the largest epoch up to its own on the leader, and that epoch's end.
 
-        Where it is not, the position has been moved, or is waiting for a seek. Both −1: the leader has no such epoch.
+        If it is not, the position has been moved, or waits for a seek. Both −1: the leader has no such epoch.
         """
         if epoch < 0 or end_offset < 0:
             self._truncated(state, None, None)
             return False
         diverging = end_offset if end_offset < state.offset else None
         if state.epoch is not None and epoch < state.epoch:
-            # The leader has nothing of our epoch: whatever we read in it, or in any after the leader's, is gone.
+            # The leader does not have our epoch: all records read in it, or in any after the leader's, are gone.
             ours = next((start for read, start in state.epoch_starts if read > epoch), None)
             diverging = min((each for each in (diverging, ours) if each is not None), default=None)
         if diverging is None or diverging >= state.offset:
@@ -89,7 +90,8 @@ class Truncation:
         )
         if diverging is not None and position <= diverging:
             log.warning(
-                "%s: the log was truncated to offset %d; what was fetched beyond it is dropped and read again from %d",
+                "%s: the log was truncated to offset %d; records fetched beyond it are dropped, "
+                "and reading continues from offset %d",
                 partition,
                 diverging,
                 position,
@@ -98,7 +100,7 @@ class Truncation:
             return
         log.warning("%s", _lost(state, position, diverging))
         if not (self._has_policy or state.is_from_start):
-            # Keep its epoch: whoever starts from this offset, once committed, is told of the truncation again.
+            # Keep its epoch: a consumer that starts from this offset, once committed, learns of the truncation again.
             self._move(state, position, given_epoch)
             self._raise(state, _error(state, position, diverging, epoch))
         elif diverging is not None:
@@ -107,10 +109,12 @@ class Truncation:
             self._subscription.lose(partition, _error(state, position, diverging, epoch))
 
     def _move(self, state: PartitionState, offset: int, epoch: int | None) -> None:
-        """Start a new fetch epoch in the midst of reading. The application did not ask for it, so no more is processed.
+        """Start a new fetch epoch during reading.
 
-        What was read before the offset stays known, and the position gets the epoch of *that*: where the leader has
-        another one there, the logs parted earlier still, and the next question finds out (as followers do, KIP-279).
+        The application did not ask for it, so no more records count as processed.
+
+        Epochs read before the offset stay known, and the position gets the epoch at *that* offset: if the leader has
+        another one there, the logs diverged even earlier, which the next request reveals (as for followers, KIP-279).
         """
         topic_id, processed = state.topic_id, state.shared_partition.processed_position()
         kept = (
@@ -120,7 +124,7 @@ class Truncation:
         )
         starts = [entry for entry in state.epoch_starts if entry[1] < offset]
         if offset < state.floor:
-            # Of the range that is to be read nothing is left. The epochs that were read are of the old log.
+            # Nothing is left of the range to read. The epochs read belong to the old log.
             offset, epoch, starts = state.floor, None, []
         self._subscription.position(
             state.partition, offset, starts[-1][0] if starts else epoch, kept, goes_on=True
@@ -128,7 +132,7 @@ class Truncation:
         state.topic_id, state.epoch_starts = topic_id, starts
 
     def _raise(self, state: PartitionState, error: LogTruncationError) -> None:
-        """Wait for a seek; nothing that was fetched before is handed out."""
+        """Wait for a seek; earlier fetched data is not returned."""
         state.status = Status.AWAIT_RESET
         self._add_event(
             Failed(error, partition=state.partition, fetch_epoch=state.shared_partition.fetch_epoch)
@@ -136,10 +140,10 @@ class Truncation:
 
 
 def note_epochs(state: PartitionState, data: memoryview | bytes, newest: int | None) -> None:
-    """Keep the epoch of the last record in ``data``, and where each epoch before it began.
+    """Keep the epoch of the last record in ``data``, and the start of each epoch before it.
 
     Args:
-        data: whole batches, at the position. newest: the leader's epoch as far as is known.
+        data: whole batches, at the position. newest: the leader's epoch, as far as known.
     """
     if first_epoch(data) == state.epoch == newest:
         return
@@ -152,11 +156,11 @@ def note_epochs(state: PartitionState, data: memoryview | bytes, newest: int | N
 def _lost(state: PartitionState, position: int, diverging: int | None) -> str:
     origin = state.shared_partition.origin
     if origin is not None and origin.committed is not None and origin.offset == position:
-        # Nothing was read yet, and the committed offset may be that of another topic of this name.
+        # Nothing was read yet, and the committed offset may belong to another topic of this name.
         ends = (
             "does not know its epoch"
             if diverging is None
-            else f"parts from what was read at offset {diverging}"
+            else f"diverges from the records read at offset {diverging}"
         )
         return (
             f"{state.partition}: the log {ends}, and {position} is committed: the topic was deleted and created again "
@@ -169,7 +173,7 @@ def _lost(state: PartitionState, position: int, diverging: int | None) -> str:
         )
     return (
         f"{state.partition} was truncated by an unclean leader election: records {diverging} to {position - 1}, which "
-        "were read, are not in it any more"
+        "were read, are no longer in the log"
     )
 
 
@@ -190,12 +194,12 @@ log = logger("kadence.consumer.offsets")
 _FIRST_FOR_CONSUMERS: Final = 3
 """Before this version the API needed the rights of a broker."""
 _BEHIND_PATIENCE_MS: Final = 5_000
-"""How long metadata may be older than the epoch of a position before that epoch is taken for the odd one."""
+"""How long (ms) metadata may be older than the epoch of a position before that epoch is considered wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What an answer is about; it counts only while all of it still is so."""
+    """The state that a response refers to; the response counts only while all of it is unchanged."""
 
     state: PartitionState
     fetch_epoch: int
@@ -205,7 +209,7 @@ class _Asked:
 class ValidationManager:
     """Checks positions against the leader epochs of the log, and the ids of topics.
 
-    It is polled before the fetches, so that no fetch is sent for a position that must be checked first.
+    It is polled before the fetch manager, so that no fetch is sent for a position that must be checked first.
     """
 
     def __init__(
@@ -222,7 +226,7 @@ class ValidationManager:
         self._truncation = Truncation(config, subscription, add_event)
         self._seen: tuple[int, int] | None = None
         self._snapshot: object = None
-        # In the order in which they came, so that the same history leads to the same requests.
+        # In their order of arrival, so that the same history leads to the same requests.
         self._awaiting: dict[PartitionState, None] = {}
         self._asked: dict[Request, dict[TopicPartition, _Asked]] = {}
         self._latest: dict[PartitionState, _Asked] = {}
@@ -235,7 +239,7 @@ class ValidationManager:
             self._seen, self._snapshot = seen, subscription.snapshot
             for state in list(subscription.partitions.values()):
                 self._look(state)
-                # Behind the look: a topic that is back as another one has begun a new fetch epoch by now.
+                # After the check for recreated topics, which have begun a new fetch epoch by now.
                 state.shared_partition.is_gone = not self._metadata.has_topic(state.partition.topic)
         if not self._awaiting:
             return NOTHING
@@ -243,7 +247,7 @@ class ValidationManager:
         wake_at = self._ask(now, requests)
         return Poll(requests, wake_at)
 
-    # ------------------------------------------------------------ who is in doubt
+    # ------------------------------------------------------------ positions to check
 
     def _look(self, state: PartitionState) -> None:
         if state.status not in (Status.FETCHING, Status.AWAIT_VALIDATION):
@@ -253,15 +257,16 @@ class ValidationManager:
         info = self._metadata.cluster.partition(state.partition)
         epoch = None if info is None else info.leader_epoch
         if epoch is None and info is not None and info.leader is not None:
-            # Fetches carry no epoch from now on, so their records are not compared with the one before.
+            # Fetches carry no epoch from now on, so their records are not compared with the previous one.
             state.checked = None
         if epoch is None or state.status is Status.AWAIT_VALIDATION or epoch == state.checked:
             return
-        # A fetch from the old leader, which may be gone, holds nothing up. If it is answered, the answer is dropped.
+        # Do not wait for a fetch from the old leader, which may be gone. If a response comes, it is dropped.
         state.flight, state.preferred_replica = None, None
         state.mark()
         if state.epoch is None or (state.epoch == epoch and not state.doubted):
-            # Without an epoch there is nothing to compare; and a leader never truncates what it has appended itself.
+            # Without an epoch there is nothing to compare; and a leader never truncates records that it has appended
+            # itself.
             state.checked = epoch
             return
         self._forget(state)
@@ -328,7 +333,7 @@ class ValidationManager:
         return wake_at
 
     def _wait_for_metadata(self, now: int, state: PartitionState) -> int:
-        """A position of a newer leader than the one we know of: ask for metadata, but not for ever."""
+        """A position of a newer leader than the known one: ask for metadata, but not for ever."""
         since = self._behind_since.setdefault(state, now)
         if now - since >= _BEHIND_PATIENCE_MS:
             return now
@@ -341,7 +346,7 @@ class ValidationManager:
             topic = topics.setdefault(
                 partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[])
             )
-            assert asked.state.epoch is not None, "only then there is something to ask"
+            assert asked.state.epoch is not None, "a request is sent only in this case"
             topic.partitions.append(
                 OffsetForLeaderPartition(
                     partition=partition.partition,
@@ -371,11 +376,11 @@ class ValidationManager:
             if self._latest.get(state) != asked:
                 continue
             if not self._stands(asked):
-                # It does not count as one under way either: the same may have to be asked again (KIP-1102).
+                # It does not count as under way either: the same request may have to be repeated (KIP-1102).
                 del self._latest[state]
                 continue
             if isinstance(completed.error, UnsupportedVersionError):
-                # A broker before Kafka 2.3, or another server: it cannot be asked, so the position counts as good.
+                # A broker before Kafka 2.3, or another server: it cannot be asked, so the position counts as valid.
                 self._confirm(state, asked.leader_epoch)
                 continue
             answer = told.get(partition)
@@ -388,7 +393,7 @@ class ValidationManager:
                 self._judge(asked, answer)
 
     def _stands(self, asked: _Asked) -> bool:
-        """Whether the answer is still of use: the partition, its position and its leader are the same."""
+        """Whether the response is still valid: the partition, its position and its leader are the same."""
         state = asked.state
         return (
             self._is_assigned(state)
@@ -407,7 +412,7 @@ class ValidationManager:
             self._repeat(state, add_ms(now, self._config.retry_backoff_ms))
         else:
             log.warning(
-                "%s: the leader did not tell the end offset of epoch %s (%s); reading on from offset %d",
+                "%s: the leader did not report the end offset of epoch %s (%s); reading continues at offset %d",
                 state.partition,
                 state.epoch,
                 ec.name(code),
@@ -421,14 +426,15 @@ class ValidationManager:
             self._confirm(state, asked.leader_epoch)
         else:
             self._forget(state)
-            # Unless the position has the epoch that the leader named, the leader must be asked again.
+            # Unless the position has the epoch named by the leader, the leader must be asked again.
             state.checked = asked.leader_epoch if state.epoch == answer.leader_epoch else None
 
     def _confirm(self, state: PartitionState, leader_epoch: int | None) -> None:
-        """The position counts as good: the leader confirms it, or cannot be asked."""
+        """The position counts as valid: the leader confirms it, or cannot be asked."""
         self._forget(state)
         if state.doubted:
-            # A broker says at each fetch that the log has parted, but the leader denies it: fetch without an epoch.
+            # A broker reports with each fetch that the log has diverged, but the leader denies it: fetch without an
+            # epoch.
             state.doubted, state.epoch = False, None
         state.status, state.checked = Status.FETCHING, leader_epoch
 

@@ -322,7 +322,7 @@ def test_a_transaction_that_stays_open_is_a_reason_and_told_in_the_log(
     world.poll(60_100)
     (line,) = caplog.messages
     assert line == (
-        "t-0: a transaction has been open for 60 s; isolation.level=read_committed gives nothing from offset 2 on "
+        "t-0: a transaction has been open for 60 s; isolation.level=read_committed returns nothing from offset 2 on "
         "before it ends (high watermark 5002). `kadence groups why GROUP` names its producer"
     )
     world.pause(P0)

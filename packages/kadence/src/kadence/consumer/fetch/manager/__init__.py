@@ -1,1 +1,1 @@
-"""The fetch manager: what is fetched, from which broker and when. Network thread, sans-IO."""
+"""The fetch manager: decides which partitions to fetch, from which broker and when. Network thread, sans-IO."""

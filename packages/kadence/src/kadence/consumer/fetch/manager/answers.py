@@ -1,6 +1,6 @@
-"""What the answers to fetches mean: bytes for the application, the session's next step. Network thread, sans-IO.
+"""Evaluates fetch responses: bytes for the application, the session's next step. Network thread, sans-IO.
 
-What an error of one partition sets going is in `FetchErrors`.
+`FetchErrors` handles the error of one partition.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class FetchErrors:
             state.preferred_replica = None
             self._metadata.request_update(now)
             if self._log_limiter.is_new(now, partition, code):
-                log.warning("fetch of %s: %s; asking for metadata again", partition, ec.name(code))
+                log.warning("fetch of %s: %s; refreshing metadata", partition, ec.name(code))
         elif code == ec.OFFSET_OUT_OF_RANGE:
             self._out_of_range(now, sent, state)
         elif code == ec.TOPIC_AUTHORIZATION_FAILED:
@@ -85,16 +85,18 @@ class FetchErrors:
         elif code == ec.CORRUPT_MESSAGE:
             state.retry_at = now + self._config.retry_backoff_max_ms
             self._add_event(
-                Failed(for_code(code, f"the broker found {partition} damaged at offset {state.offset}"))
+                Failed(
+                    for_code(code, f"the broker reports that {partition} is damaged at offset {state.offset}")
+                )
             )
         elif self._log_limiter.is_new(now, partition, code):
             log.warning("fetch of %s failed: %s; trying again", partition, ec.name(code))
 
     def diverged(self, now: int, state: PartitionState, data: PartitionData) -> bool:
-        """Whether the broker says that its log parted from what was read before the fetched offset (KIP-320).
+        """Whether the broker reports that its log diverges from the records read before the fetched offset (KIP-320).
 
-        The leader is asked itself before anything is dropped: a broker that keeps an old epoch in its session would
-        otherwise move the position again and again.
+        The leader itself is asked before anything is dropped: otherwise a broker that keeps an old epoch in its session
+        would move the position again and again.
         """
         told = data.diverging_epoch
         if told.epoch < 0 and told.end_offset < 0:
@@ -106,7 +108,7 @@ class FetchErrors:
     def _follow(
         self, now: int, partition: TopicPartition, data: PartitionData, response: FetchResponse
     ) -> bool:
-        """Believe who leads now, where the answer says so (KIP-951)."""
+        """Adopt the current leader, if the response names it (KIP-951)."""
         told = data.current_leader
         if told.leader_id < 0 or told.leader_epoch < 0:
             return False
@@ -124,12 +126,13 @@ class FetchErrors:
             state.retry_at = now
             return
         if state.epoch is not None:
-            # Kafka says so, too, when it knows nothing of the epoch before the offset. Ask about the offset alone.
+            # Kafka also returns this when it does not know the epoch before the offset. Ask about the offset alone.
             state.epoch = None
             state.retry_at = now
             return
         if state.buffered_bytes:
-            # What was fetched before is still good, and may exist nowhere else by now: wait until it was handed out.
+            # Records fetched earlier are still valid, and may exist nowhere else by now: wait until they have been
+            # returned.
             state.retry_at = now + self._config.retry_backoff_max_ms
             return
         self._subscription.lose(
@@ -164,16 +167,16 @@ _OF_TOPICS = frozenset(
 
 
 Sums = dict[str, tuple[int, int]]
-"""Of one answer the bytes as they came, and the records, by topic."""
+"""The bytes as received and the records of one response, by topic."""
 
 
 class Brought:
-    """What answers that are counted together brought of one partition.
+    """The data of one partition in responses that are counted together.
 
     Attributes:
-        ends: the high watermark, last stable offset and log's start, as the last of them told.
-        batches: what came, in order. is_compressed: whether any of these begin with a compressed batch.
-        next_offset: behind the last. answer: the number of the last answer with some.
+        ends: the high watermark, last stable offset and log start of the last response.
+        batches: the data, in order. is_compressed: whether any of these begin with a compressed batch. next_offset: the
+            offset after the last. answer: the number of the last response with data.
     """
 
     __slots__ = ("answer", "batches", "ends", "is_compressed", "next_offset", "state")
@@ -187,10 +190,10 @@ class Brought:
         self.answer = 0
 
     def add(self, fetched: CompletedFetch, batches: memoryview | bytes, size: int, sums: Sums) -> None:
-        """The next of it. ``size``: bytes as they came. sums: of its answer.
+        """Add the next response. ``size``: bytes as received. sums: those of its response.
 
         Args:
-            batches: those of ``fetched``, which the application may have given back by now.
+            batches: those of ``fetched``, which the application may have released by now.
         """
         self.next_offset = fetched.next_offset
         self.batches.append(batches)
@@ -202,7 +205,7 @@ class Brought:
 
 
 class FetchAnswers:
-    """Turns the answers to fetches into bytes for the application.
+    """Turns fetch responses into bytes for the application.
 
     Attributes:
         node_retry_at: no fetch to a broker before this time (ms).
@@ -250,13 +253,13 @@ class FetchAnswers:
         self._metadata.request_update(now)
 
     def _in_trouble(self, state: PartitionState, trouble: tuple[NotFetchedReason, str]) -> None:
-        """Its latest fetch failed like this; it is so until one is answered."""
+        """Its latest fetch failed with this error, which stays until one is answered."""
         state.trouble = trouble
         self._troubled[state] = None
         state.mark()
 
     def _out_of_trouble(self, sent: Sent) -> None:
-        """A fetch was answered: whatever was wrong with its partitions before is over."""
+        """A fetch was answered: earlier errors of its partitions are over."""
         for state in tuple(self._troubled):
             if state.partition in sent.asked:
                 state.trouble = None
@@ -315,13 +318,13 @@ class FetchAnswers:
             self.node_retry_at[sent.node_id] = now + self._config.retry_backoff_ms
 
     def passed_on(self, now: int, sent: Sent, arrivals: Iterable[Arrival]) -> tuple[list[Brought], bool]:
-        """Count answers whose records the application has, or is to take, by `SharedState.arrivals`.
+        """Count responses whose records the application has taken, or will take, from `SharedState.arrivals`.
 
-        There may be many, so what they brought of a partition is counted together.
+        There may be many, so each partition's data is counted together.
 
         Returns:
-            Of each partition what came, in the order in which they were named last, and whether all fitted to what was
-            asked for. What does not fit nobody took, nor what came after it.
+            The data of each partition, in the order in which partitions were named last, and whether all responses
+            matched their requests. A response that does not match was not taken, nor was any after it.
         """
         brought: dict[tuple[str, int], Brought | None] = {}
         answers: list[Sums] = []
@@ -341,7 +344,7 @@ class FetchAnswers:
                 else:
                     state = self._asked(sent, partition)
                     of = None if state is None else Brought(state, ends)
-                # To the end, as each fetch that followed has named it.
+                # To the end, because each fetch that followed has named it.
                 brought[partition] = of
                 if of is not None:
                     of.ends = ends
@@ -350,7 +353,7 @@ class FetchAnswers:
                 fetched = next(fetches)
                 sizes.append(len(records))
                 if of is None:
-                    # What was passed on counts, though it is dropped when it is handed out: it is not where we are.
+                    # Data that was passed on counts, although it will be dropped: it is not at our position.
                     self._passed_over(fetched, len(records))
                     fits = False
                     continue
@@ -366,7 +369,7 @@ class FetchAnswers:
         return found, fits
 
     def _passed_over(self, fetched: CompletedFetch, size: int) -> None:
-        """The application gives it back, but its partition stands elsewhere."""
+        """The application releases it, but its partition's position has moved."""
         self.stale_bytes += size
         state = self._subscription.partitions.get(fetched.shared_partition.partition)
         if state is not None and state.shared_partition is fetched.shared_partition:
@@ -380,7 +383,7 @@ class FetchAnswers:
         data: PartitionData,
         response: FetchResponse,
     ) -> Brought | None:
-        """Nothing yet of a partition whose part of the answer is in order; None: it is not, or nobody needs it."""
+        """An empty entry for a partition whose part of the response is valid; None: it is invalid, or not needed."""
         state = self._asked(sent, partition)
         if state is None:
             self.stale_bytes += len(data.records or b"")
@@ -393,7 +396,7 @@ class FetchAnswers:
             return None
         if self._errors.diverged(now, state, data):
             return None
-        # Telling it again does not prolong it: the leader must be asked once in this time (KIP-392).
+        # Naming it again does not prolong it: the leader must be asked once in this time (KIP-392).
         if 0 <= data.preferred_read_replica != state.preferred_replica:
             state.preferred_replica, state.preferred_by = data.preferred_read_replica, sent.node_id
             state.preferred_until = now + self._config.metadata_max_age_ms
@@ -403,7 +406,7 @@ class FetchAnswers:
     def _fetched(
         self, now: int, of: Brought, data: PartitionData, arena: Loan | None
     ) -> CompletedFetch | None:
-        """What the application gets of a partition's records; None: there are none, or nothing can be made of them."""
+        """A partition's records for the application; None: there are none, or they are unusable."""
         state, records = of.state, data.records
         if not records or arena is None or data.preferred_read_replica >= 0:
             return None
@@ -411,7 +414,7 @@ class FetchAnswers:
         aborted = None
         if self._isolation == READ_COMMITTED and data.aborted_transactions:
             aborted = tuple((a.producer_id, a.first_offset) for a in data.aborted_transactions)
-        # No memoryview of what is not one: the application takes this over (`_native.buffers.MemorySlice`).
+        # Not a memoryview: the application takes this over (`_native.buffers.MemorySlice`).
         view: memoryview = memoryview(records) if isinstance(records, bytes | bytearray) else records
         fetched = CompletedFetch(
             shared_partition, shared_partition.fetch_epoch, state.offset, view, arena, aborted
@@ -423,24 +426,24 @@ class FetchAnswers:
                 self._add_event(
                     Failed(
                         CorruptRecordError(
-                            f"{partition} at offset {state.offset}: {len(records)} bytes came that hold no whole "
+                            f"{partition} at offset {state.offset}: {len(records)} bytes came without a complete "
                             "batch; the log may be damaged: seek() past this offset to go on"
                         )
                     )
                 )
                 return None
-            # A batch of an older format, or a damaged one: the application gets it, and its reader says so. It is not
-            # fetched again at once, nor while it lies in the buffer.
+            # A batch of an older format, or a damaged one: the application gets it, and its reader raises. It is not
+            # fetched again at once, nor while it is buffered.
             if state.buffered_bytes:
                 return None
         state.mark()
         return fetched
 
     def _asked(self, sent: Sent, partition: Any) -> PartitionState | None:
-        """A partition that stands where it was asked for; None: it has moved on, or was given up.
+        """A partition that is still at the requested position; None: it has moved, or was given up.
 
         Args:
-            partition: a `TopicPartition`, or a plain tuple, which finds the same.
+            partition: a `TopicPartition`, or an equal plain tuple.
         """
         asked = sent.asked.get(partition)
         state = self._subscription.partitions.get(partition)
@@ -456,7 +459,7 @@ class FetchAnswers:
         return state
 
     def _count(self, now: int, of: Brought) -> None:
-        """Where the log ends, and what came: the position goes behind that. The application has it, or is to."""
+        """Record the log's ends and the received data, and move the position past it."""
         state, partition, shared_partition = of.state, of.state.partition, of.state.shared_partition
         high_watermark, last_stable, log_start = of.ends
         shared_partition.high_watermark = high_watermark

@@ -1,14 +1,14 @@
-"""What to fetch, from whom, and when not to (A3). Network thread, sans-IO.
+"""Which partitions to fetch, from which broker, and when not to (A3). Network thread, sans-IO.
 
 One long-polling fetch per broker, in a fetch session (KIP-227). The next one leaves as soon as there is room
-for its answer: a partition is left out while more than one fetch of it lies in the buffer, a broker while its
-partitions hold more than that on average, everything while `buffer.memory` would be passed (KIP-81; `memory`). Room is
-reserved before a fetch leaves and the broker is told the size, so the cap holds whatever comes back; only a single
-batch that is larger than the whole cap is let in alone.
+for its answer: a partition is left out while more than one fetch of it is buffered, a broker while its partitions hold
+more than that on average, everything while `buffer.memory` would be exceeded (KIP-81; `memory`). Memory is reserved
+before a fetch is sent, and the request names its size, so the cap always holds; only a single batch that is larger than
+the whole cap is let in alone.
 
-A broker serves one request at a time on a connection, so a partition that becomes fetchable behind a parked
-fetch (resumed, moved, just drained) is asked for on a second connection, outside the session. Such a side fetch does
-not wait at first, and longer each time it brought nothing: the next partition is not to hang on it either.
+A broker serves one request at a time on a connection, so a partition that becomes fetchable during a parked fetch
+(resumed, moved, just drained) is asked for on a second connection, outside the session. Such a side fetch does not wait
+at first, and waits longer each time it returns nothing: it must not hold up the next partition either.
 
 `places` knows which partitions are to be fetched, and looks only at what changed.
 """
@@ -49,11 +49,11 @@ __all__ = ["FetchRequestManager"]
 
 _LAST_VERSION_WITH_NAMES: Final = 12
 _LEAST_REPEATED_MS: Final = 100
-"""A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
+"""A fetch that the broker holds for less (ms) is not repeated by the poller: there would be many of them at a time."""
 _MOST_PASSED_ON: Final = 65_536
-"""Bytes that may go to the application before they are counted. Who gets more at once is not helped by it."""
+"""Bytes that may go to the application before they are counted. More at once would bring no gain."""
 _SIDE_MIN_MS: Final = 10
-"""A fetch behind a parked one is not worth a request when the parked one ends sooner than this."""
+"""A side fetch is not worth a request when the parked fetch ends sooner than this (ms)."""
 
 
 class FetchRequestManager:
@@ -61,7 +61,7 @@ class FetchRequestManager:
 
     Attributes:
         requests, session_requests: fetches sent, and how many of them belonged to a session.
-        memory: the books of buffer.memory.
+        memory: the accounts of buffer.memory.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class FetchRequestManager:
         self.requests = 0
         self.session_requests = 0
 
-    # ------------------------------------------------------------ what to send
+    # ------------------------------------------------------------ sending
 
     def poll(self, now: int) -> Poll:
         if not (self._subscription.partitions or self._subscription.changed):
@@ -102,7 +102,8 @@ class FetchRequestManager:
         self.memory.look()
         wake_at = self._places.look(now)
         requests: list[Request] = []
-        # The broker that was served longest ago comes first: with scarce memory the same ones would always be served.
+        # The broker that was served longest ago comes first: otherwise, with scarce memory, the same ones would always
+        # be served.
         for broker in self._due(now):
             request = self._ask(now, broker)
             if request is not None:
@@ -121,7 +122,7 @@ class FetchRequestManager:
         return Poll(requests, wake_at) if requests or wake_at != FOREVER else NOTHING
 
     def _due(self, now: int) -> list[Broker]:
-        """Brokers that may have to be asked: something changed since they were looked at."""
+        """Brokers to look at: something has changed since the last look."""
         found = [
             broker
             for broker in self._places.brokers.values()
@@ -134,18 +135,18 @@ class FetchRequestManager:
         return found
 
     def _wait_for_memory(self, waiting: list[Broker]) -> bool:
-        """Have the application tell when there is room for a fetch that waits. True when there is some by now."""
+        """Have the application wake us when there is room for a waiting fetch. True if there is room by now."""
         shared_state = self._shared_state
         shared_state.wake_held = max(self.memory.level(broker.least) for broker in waiting)
         if any(state.buffered_bytes > 0 for state in self._places.unready.states):
             shared_state.press()
         else:
             shared_state.pressing = False
-        # Looked at again: what was given back before the level was set has woken nobody.
+        # Check again: memory released before the level was set has woken no thread.
         return any(self.memory.admit(broker.least, broker.least) for broker in waiting)
 
     def _ask(self, now: int, broker: Broker) -> Request | None:
-        """The next request to one broker, if it is time for one."""
+        """The next request to one broker, if one is due."""
         broker.stirred, broker.again_at, broker.blocked = False, FOREVER, None
         if not broker.candidates:
             return None
@@ -171,7 +172,7 @@ class FetchRequestManager:
         return self._side_fetch(now, broker, verdict)
 
     def _hold(self, now: int, broker: Broker, reason: NotFetchedReason, again_at: int = FOREVER) -> None:
-        """Not now; partitions that no fetch asks for are not fetched because of this."""
+        """Do not fetch now, for this reason, which also applies to partitions that no fetch asks for."""
         broker.blocked, broker.again_at = reason, again_at
         noted = broker.noted
         for state in broker.candidates:
@@ -186,7 +187,7 @@ class FetchRequestManager:
     def _session_fetch(self, now: int, broker: Broker) -> Request | None:
         session = broker.session
         if not session.wanted:
-            # Everything is asked for by other fetches. An empty session would be closed by the broker.
+            # Other fetches ask for all of them. The broker would close an empty session.
             self._hold(now, broker, NotFetchedReason.AWAITING_TURN)
             return None
         max_bytes = self._room(broker, session.wanted)
@@ -221,11 +222,11 @@ class FetchRequestManager:
         return request
 
     def _follow(self, broker: Broker, sent: Sent) -> SessionFollow | None:
-        """Leave to pass on what comes, while little does; None: it comes through this thread."""
+        """Permission for the poller to pass on responses while these are small; None: this thread handles them."""
         shared_state, partitions = self._shared_state, self._subscription.partitions
         if (
             not self._can_follow
-            # An event loop that watches no descriptors is woken by Python.
+            # An event loop that cannot watch descriptors is woken by Python.
             or shared_state.signal.on_set is not None
             or self._subscription.has_ranges
             or len(sent.asked) > MOST_FOLLOWED
@@ -251,7 +252,7 @@ class FetchRequestManager:
         return 0 if broker.has_enough or not self.memory.has(_MOST_PASSED_ON) else _MOST_PASSED_ON
 
     def _may_repeat(self, broker: Broker, sent: Sent) -> bool:
-        """Whether the next fetch would be the same one if this one brings nothing."""
+        """Whether the next fetch would be identical if this one returns nothing."""
         return (
             broker.parked is sent
             and broker.side is None
@@ -269,7 +270,7 @@ class FetchRequestManager:
         sent_at: int,
         arrivals: Sequence[Arrival],
     ) -> bool:
-        """A fetch went out again so often, the last time at ``sent_at`` (`Repeat.told`)."""
+        """The poller has repeated a fetch this often, the last time at ``sent_at`` (`Repeat.told`)."""
         sent: Sent = request.tag
         if arrivals and not self._passed_on(now, broker, sent, arrivals):
             return False
@@ -286,10 +287,10 @@ class FetchRequestManager:
         return True
 
     def _passed_on(self, now: int, broker: Broker, sent: Sent, arrivals: Sequence[Arrival]) -> bool:
-        """These brought records, and each was followed by the next fetch. False: one does not fit to what was asked."""
+        """These responses had records, and the next fetch followed each. False: one does not match its request."""
         session = sent.session
         assert session is not None
-        # Each is read once, by whoever comes first.
+        # Each is read once, by the thread that comes first.
         self._shared_state.take_arrivals()
         brought, fits = self._answers.passed_on(now, sent, arrivals)
         for of in brought:
@@ -331,7 +332,7 @@ class FetchRequestManager:
         )
 
     def _compose(self, broker: Broker, verdict: FetchChoice) -> None:
-        """Bring the session up to what is to be fetched of the broker now."""
+        """Update the session to the partitions that are to be fetched from the broker now."""
         session, wanted = broker.session, broker.wanted
         hungry = verdict is FetchChoice.HUNGRY
         changed, broker.changed = broker.changed, {}
@@ -353,24 +354,24 @@ class FetchRequestManager:
                 broker.noted.setdefault(state, NotFetchedReason.AWAITING_TURN)
                 continue
             if state.place is wanted:
-                # Asked for by another fetch, or not now: looked at again with the next one.
+                # Another fetch asks for it, or it is not fetched now: look again at the next fetch.
                 broker.changed[state] = None
             if is_ours:
                 state.flight = None
             session.drop(state.partition)
 
     def _note_sent(self, now: int, broker: Broker) -> None:
-        """What waited for the broker is being fetched."""
+        """Partitions that waited for the broker are being fetched."""
         for state in tuple(broker.noted):
             if state.awaits_fetch:
                 del broker.noted[state]
                 self._reasons.sent(now, state)
         if broker.late:
-            # Held back though the broker is asked: they hold enough, and the others nothing.
+            # Left out of the fetch: they have enough buffered, and the others nothing.
             self._hold(now, broker, NotFetchedReason.BUFFERED)
 
     def _room(self, broker: Broker, asked: Mapping[TopicPartition, Wanted]) -> int:
-        """How many bytes a fetch of these partitions may ask for; 0 when it has to wait."""
+        """How many bytes a fetch of these partitions may request; 0 when it has to wait."""
         per_partition = self._per_partition
         wanted = per_partition * len(asked)
         if self._subscription.has_ranges:
@@ -383,7 +384,7 @@ class FetchRequestManager:
         return self.memory.admit(wanted, broker.least)
 
     def _serving(self) -> int:
-        """Brokers that have partitions of ours to give."""
+        """Brokers that serve partitions of ours."""
         return sum(bool(b.wanted.states or b.full.states) for b in self._places.brokers.values())
 
     def _wanted(self, state: PartitionState) -> Wanted:
@@ -399,9 +400,9 @@ class FetchRequestManager:
         )
 
     def _most_of(self, state: PartitionState) -> int:
-        """The bound on what comes of a partition: what is left of its range, or what is configured.
+        """The most bytes of a partition: the rest of its range, or the configured limit.
 
-        Never what there is room for: the session would have to name every partition again.
+        Never the room left: the session would have to name every partition again.
         """
         end, most = state.shared_partition.end, self._per_partition
         if end is None:
@@ -437,7 +438,7 @@ class FetchRequestManager:
         self.memory.reserve(request, max_bytes)
         return request
 
-    # ------------------------------------------------------------ what came back
+    # ------------------------------------------------------------ responses
 
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
@@ -465,7 +466,7 @@ class FetchRequestManager:
         self._is_over(broker, sent)
 
     def _is_over(self, broker: Broker, sent: Sent) -> None:
-        """A fetch no longer stands in the way of another one of its partitions."""
+        """A fetch no longer prevents another one of its partitions."""
         broker.stirred = True
         partitions = self._subscription.partitions
         if sent.session is None:

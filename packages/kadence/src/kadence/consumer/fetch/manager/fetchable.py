@@ -1,12 +1,12 @@
-"""Where each assigned partition stands: with a broker to be asked, or waiting for something. Network thread, sans-IO.
+"""The place of each assigned partition: with a broker to fetch from, or waiting. Network thread, sans-IO.
 
-A partition is looked at again only when something of it changed (`PartitionState.mark`), when the application says that
-it drained, paused or resumed it (`SharedState.changed`), when its time has come, or when metadata changed. So a turn of
-the network thread costs what changed, not what is assigned.
+A partition is looked at again only when it has changed (`PartitionState.mark`), when the application has drained,
+paused or resumed it (`SharedState.changed`), when its time has come, or when metadata has changed. So the cost of a
+turn of the network thread depends on the changes, not on the number of assigned partitions.
 
-`Reasons` keeps each partition's `NotFetchedReason`, and warns when a bad one lasts. After a failed fetch the reason
-stays until a fetch is answered, not until the next one is sent. So while a broker is down, the reason and its age
-remain the same during each retry.
+`Reasons` keeps each partition's `NotFetchedReason`, and logs a warning when an unexpected one lasts. After a failed
+fetch the reason stays until a fetch is answered, not until the next one is sent. So while a broker is down, the reason
+and its age remain the same during each retry.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __all__ = ["TELL_AFTER_MS", "FetchablePartitions", "Reasons", "missing_topics", 
 log = logger("kadence.consumer.fetch")
 
 TELL_AFTER_MS: Final = 30_000
-"""A partition that is not fetched for so long for a reason that is not expected gets a log line."""
+"""How long (ms) a partition is not fetched for an unexpected reason before that is logged."""
 
 _OPEN_MS: Final = 60_000
-"""A transaction that is open for so long gets one, too: transaction.timeout.ms has ended it by then, by default."""
+"""How long (ms) a transaction is open before that is logged: by default transaction.timeout.ms has ended it by then."""
 
 _NAMED: Final = 3
-"""Partitions that a line about many names."""
+"""How many partitions a log line names."""
 
 _UNKNOWN: Final = frozenset({ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID, ec.INCONSISTENT_TOPIC_ID})
 _STATUS: Final = {
@@ -61,7 +61,7 @@ def trouble_of(code: int) -> tuple[NotFetchedReason, str]:
 
 
 def missing_topics(missing: Mapping[str, tuple[int, int]]) -> dict[str, Unfetched]:
-    """What `MetadataManager.missing` tells, as the application reads it."""
+    """The result of `MetadataManager.missing`, in the application's terms."""
     found = {}
     for name, (since, code) in missing.items():
         reason, detail = trouble_of(code)
@@ -70,7 +70,7 @@ def missing_topics(missing: Mapping[str, tuple[int, int]]) -> dict[str, Unfetche
 
 
 class Reasons:
-    """Keeps why each partition is not fetched, and logs a reason that lasts.
+    """Keeps the reason why each partition is not fetched, and logs a reason that lasts.
 
     Attributes:
         due: when (ms) the next log line is due.
@@ -80,14 +80,14 @@ class Reasons:
         self._has_policy = config.auto_offset_reset != "none"
         self._metadata = metadata
         self._bad: dict[PartitionState, int] = {}
-        """Partitions that are not fetched for a reason that is not expected, each with the time to say so."""
+        """Partitions that are not fetched for an unexpected reason, each with the time to log it."""
         self._back: list[tuple[int, TopicPartition]] = []
         self._unstable: dict[PartitionState, int] = {}
-        """Partitions with an open transaction, each with the time to say so."""
+        """Partitions with an open transaction, each with the time to log it."""
         self.due = FOREVER
 
     def tell(self, now: int) -> None:
-        """Log what is due: one line for all that are not fetched for the same reason, a broker that is away, say."""
+        """Log what is due: one line for all partitions with the same reason, such as an unreachable broker."""
         if self.due <= now:
             self._tell_lasting(now)
             self._tell_unstable(now)
@@ -121,7 +121,7 @@ class Reasons:
             del self._unstable[state]
             if (unstable := state.shared_partition.unstable) is not None and state.offset >= unstable.offset:
                 log.warning(
-                    "%s: a transaction has been open for %d s; isolation.level=read_committed gives nothing from "
+                    "%s: a transaction has been open for %d s; isolation.level=read_committed returns nothing from "
                     "offset %d on before it ends (high watermark %s). "
                     "`kadence groups why GROUP` names its producer",
                     state.partition,
@@ -131,10 +131,10 @@ class Reasons:
                 )
 
     def stable(self, now: int, state: PartitionState, offset: int, end: int) -> None:
-        """A broker told a partition's last stable offset, and its high watermark."""
+        """A broker reported a partition's last stable offset and high watermark."""
         shared_partition = state.shared_partition
         if offset < 0 or offset >= end:
-            # Below 0 a broker does not tell it.
+            # Below 0: the broker did not report it.
             shared_partition.unstable = None
             self._unstable.pop(state, None)
         elif shared_partition.unstable is None or shared_partition.unstable.offset != offset:
@@ -143,7 +143,7 @@ class Reasons:
             self.due = min(self.due, now + _OPEN_MS)
 
     def not_ready(self, now: int, state: PartitionState) -> None:
-        """What keeps a partition from being fetched whatever its broker does."""
+        """The reason not to fetch a partition that does not depend on its broker."""
         shared_partition = state.shared_partition
         if shared_partition.held or (state.status is Status.INITIALIZING and state.is_untold):
             self.note(now, state, NotFetchedReason.AWAITING_ASSIGNED_CALLBACK)
@@ -158,12 +158,12 @@ class Reasons:
         ):
             self.note(now, state, NotFetchedReason.NO_POSITION)
         elif state.status is not Status.INITIALIZING and (code := self._metadata.error_of(state.partition)):
-            self.note(now, state, *trouble_of(code))  # there is nobody to ask for an offset
+            self.note(now, state, *trouble_of(code))  # no broker can be asked for an offset
         else:
             self.note(now, state, _STATUS[state.status])
 
     def leaderless(self, now: int, state: PartitionState) -> None:
-        """Metadata names nobody to ask."""
+        """Metadata names no leader."""
         code = self._metadata.error_of(state.partition)
         if code == ec.NONE:
             self.note(now, state, NotFetchedReason.NO_LEADER)
@@ -187,11 +187,11 @@ class Reasons:
         self._unstable.pop(state, None)
 
     def waits(self, now: int, state: PartitionState) -> None:
-        """It is not asked for again before its backoff, or its broker's, is over."""
+        """It is not fetched again before its backoff, or its broker's, is over."""
         self.note(now, state, *(state.trouble or (NotFetchedReason.BACKOFF,)))
 
     def note(self, now: int, state: PartitionState, reason: NotFetchedReason, detail: str = "") -> None:
-        """It is not fetched, because of this."""
+        """It is not fetched, for this reason."""
         unfetched = state.shared_partition.unfetched
         if unfetched is None or unfetched.reason is not reason or unfetched.since < 0:
             state.shared_partition.unfetched = Unfetched(reason, now, detail)
@@ -219,7 +219,7 @@ class FetchablePartitions:
 
     Attributes:
         brokers: all that have, or had, partitions of ours.
-        unready: partitions that cannot be fetched as they stand (paused, no position, …).
+        unready: partitions that cannot be fetched now (paused, no position, …).
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class FetchablePartitions:
         return found
 
     def look(self, now: int) -> int:
-        """Put everything that changed into its place. Returns when to look again."""
+        """Move every changed partition to its place. Returns when to look again."""
         subscription = self._subscription
         if self._version != self._metadata.version:
             self._version = self._metadata.version
@@ -276,7 +276,7 @@ class FetchablePartitions:
                 self._sort(now, state)
         wake_at = self._timers[0][0] if self._timers else FOREVER
         if self._leaderless.states:
-            # Metadata had its turn already, and of what a pattern matched it does not look for leaders by itself.
+            # Metadata had its turn already, and does not look for leaders of a pattern's topics by itself.
             self._metadata.request_update(now)
             wake_at = min(wake_at, now + self._config.retry_backoff_ms)
         return wake_at
@@ -329,7 +329,7 @@ class FetchablePartitions:
         return broker.wanted
 
     def _node_for(self, now: int, state: PartitionState) -> int | None:
-        """The preferred replica while it was told by the present leader, not long ago (KIP-392), else the leader."""
+        """The preferred replica if the current leader named it recently (KIP-392), else the leader."""
         leader = self._metadata.leader(state.partition)
         preferred = state.preferred_replica
         if preferred is not None:

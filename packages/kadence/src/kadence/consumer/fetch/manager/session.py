@@ -1,16 +1,16 @@
-"""Incremental fetch sessions (KIP-227): after the first full fetch only what changed is named.
+"""Incremental fetch sessions (KIP-227): after the first full fetch a request names only changes.
 
 One session per broker. The broker keeps the list of partitions with their offsets; this is the client's copy of it.
-Whoever has something to ask or to take back says so with `ask` and `drop`, and `plan` names what that changed since the
-fetch before. So a fetch costs what changed, not what is assigned. Every field that a request can change is compared,
-topic ids included (a recreated topic is a new one).
+`want` and `drop` change the list, and `plan` names the changes since the last fetch. So the cost of a fetch depends on
+the changes, not on the number of partitions. Every field that a request can change is compared, including topic ids (a
+recreated topic is a different one).
 
-A fetch as a message, and what is remembered of it until its answer comes.
+A fetch as a message, and the data kept until its response comes.
 
-What the fetch manager knows of one broker. Network thread, plain data.
+The fetch manager's state of one broker. Network thread, plain data.
 
-A session may go on by itself (`SessionFollow`). What its partitions stand at is then known from the answers that the
-network thread counts when it comes by, before it does anything else (`FetchRequestManager`).
+The poller may continue a session by itself (`SessionFollow`). The positions of its partitions are then known only after
+the network thread has counted the responses, which it does first in each turn (`FetchRequestManager`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _SIDE_WAIT_MS: Final = 10
 
 
 class PartitionBucket:
-    """Partitions that stand alike, in the order in which they came. ``broker``: whose they are, if anybody's."""
+    """Partitions in the same situation, in the order in which they came. ``broker``: their broker, if any."""
 
     __slots__ = ("broker", "states")
 
@@ -61,20 +61,20 @@ class Broker:
     """One broker, its partitions and the fetches on their way to it.
 
     Attributes:
-        wanted: partitions to ask it for. full: those of which enough is buffered.
-        unsettled: partitions of both that must be looked at to know what to ask for. Of the others nothing is buffered,
-            and the broker had nothing when it was asked: a turn costs nothing for them, however many they are.
+        wanted: partitions to fetch from it. full: those of which enough is buffered.
+        unsettled: partitions of both that must be looked at to decide. Of the others nothing is buffered, and the
+            broker had nothing when it was asked: they cost a turn nothing, however many they are.
         session, parked: its fetch session, and the session's fetch under way. side: the fetch outside the session.
-        late: of ``wanted``, those that no fetch under way asks for; only kept while ``parked`` is.
-        urgent: whether one of them has not just been drained (it was moved, resumed, assigned).
-        changed: partitions that may stand otherwise than the session knows.
+        late: those of ``wanted`` that no fetch under way asks for; only kept while there is a ``parked``.
+        urgent: whether one of them was moved, resumed or assigned, and not just drained.
+        changed: partitions that may differ from the session's list.
         noted: the reason that was noted for partitions of ``wanted`` that wait for the whole broker.
-        blocked: what stood against the latest fetch. stirred: something changed since then.
-        again_at: when to try again (ms). least: bytes that the next fetch needs at the least.
+        blocked: the reason against the latest fetch. stirred: something has changed since then.
+        again_at: when to try again (ms). least: bytes that the next fetch needs at least.
         served_at: when the latest fetch left.
-        side_wait_ms: how long the broker may hold the next side fetch back when it has nothing.
-        answer_bytes: of records in the latest answer. has_enough: enough is buffered of a partition that the session
-            asks for by itself.
+        side_wait_ms: how long the broker may hold the next side fetch when it has no data. answer_bytes: bytes of
+            records in the latest response. has_enough: enough is buffered of a partition that the session asks for by
+            itself.
     """
 
     __slots__ = (
@@ -128,25 +128,25 @@ class Broker:
         return self.wanted.states if self.parked is None else self.late
 
     def add_late(self, state: PartitionState, *, drained: bool) -> None:
-        """A partition is to be fetched, and no fetch under way asks for it."""
+        """Mark a partition that no fetch under way asks for."""
         self.late[state] = None
         self.urgent = self.urgent or not drained
         if not isinstance(state.flight, Sent) or state.in_flight != state.shared_partition.fetch_epoch:
-            # It has not been asked for by a side fetch: the next one is not to hang on those that were.
+            # No side fetch has asked for it, so the next one must not wait for partitions that were asked for.
             self.side_wait_ms = 0
 
     def parked_at(self, sent: Sent) -> int:
-        """When a fetch that has no answer yet must have been parked: with data it would have been answered before."""
+        """When a fetch without a response must have been parked: with data the broker would have answered before."""
         patience = max(2 * self._answer_ms, _LEAST_PATIENCE_MS)
         return sent.sent_at + min(patience, _MOST_PATIENCE_MS)
 
     def answered(self, now: int, sent: Sent, size: int, enough: int) -> None:
-        """A fetch brought ``size`` bytes of records; ``enough``: fetch.min.bytes."""
+        """A fetch returned ``size`` bytes of records; ``enough``: fetch.min.bytes."""
         if sent.session is None:
             if size < enough:
                 self.side_wait_ms = max(2 * self.side_wait_ms, _SIDE_WAIT_MS)
         elif size:
-            # The shortest of late: a fetch that waited for its data says nothing.
+            # The shortest recent time: a fetch that waited for data says nothing about it.
             self._answer_ms = min(now - sent.sent_at, self._answer_ms + (self._answer_ms >> 2) + 1)
 
     def __repr__(self) -> str:
@@ -161,9 +161,9 @@ class Sent:
     """A fetch that is on its way.
 
     Attributes:
-        asked: what it asked for. names: the topics of the ids in it.
-        session: None outside any. sent_at, ends_at: when it left, and when its long poll ends (ms).
-        under_way, answers: as in a session.
+        asked: its partitions. names: the topics of the ids in it.
+        session: None outside any. sent_at, ends_at: when it was sent, and when its long poll ends (ms). under_way,
+            answers: as in a session.
     """
 
     node_id: int
@@ -177,7 +177,7 @@ class Sent:
 
 
 def topics(wanted: dict[TopicPartition, Wanted]) -> list[FetchTopic]:
-    """Partitions by topic, keeping the order of turns."""
+    """Partitions by topic, in the order of their turns."""
     by_name: dict[str, FetchTopic] = {}
     for partition, want in wanted.items():
         topic = by_name.get(partition.topic)
@@ -226,7 +226,7 @@ class SessionPlan(NamedTuple):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a request that names nothing may follow it with the next epoch, for none begins anew."""
+        """Whether an empty request with the next epoch may follow it, because it opens no session."""
         return bool(self.session_id) and 0 < self.epoch < _LAST_TO_REPEAT
 
 
@@ -234,9 +234,9 @@ class FetchSession:
     """The client's copy of one broker's session.
 
     Attributes:
-        wanted: what the next fetch is to ask for. asked: what the latest fetch asked for, and so what the broker keeps.
+        wanted: the partitions of the next fetch. asked: those of the latest fetch, which the broker keeps.
         names: the topics of the ids in ``asked``.
-        under_way: a fetch of it has no answer yet. answers: how many fetches were answered.
+        under_way: a fetch of it has no response yet. answers: how many fetches were answered.
     """
 
     __slots__ = ("_changed", "_epoch", "_id", "_unnamed", "answers", "asked", "names", "under_way", "wanted")
@@ -254,14 +254,14 @@ class FetchSession:
 
     @property
     def has_ids(self) -> bool:
-        """Whether the topic id of everything that is asked for is known."""
+        """Whether all topic ids of the request are known."""
         return not self._unnamed
 
     def want(self, partition: TopicPartition, wanted: Wanted) -> bool:
-        """From the next fetch on, ask for this. False when that is so already."""
+        """From the next fetch on, ask for this. False if that is already the case."""
         if self.wanted.get(partition) == wanted:
             return False
-        # To the end: a full fetch, too, names first what was asked for longest.
+        # To the end: a full fetch also names the longest-requested partitions first.
         self.wanted.pop(partition, None)
         self.wanted[partition] = wanted
         self._changed[partition] = None
@@ -301,7 +301,7 @@ class FetchSession:
         return SessionPlan(self._id, self._epoch, send, forget)
 
     def answered(self, session_id: int) -> None:
-        """The broker answered without a session error; id 0: it keeps no session for us."""
+        """The broker answered without a session error; id 0: it keeps no session."""
         if session_id == 0:
             self.restart()
         elif session_id != self._id:
@@ -310,19 +310,19 @@ class FetchSession:
             self._epoch = 1 if self._epoch == _MAX_EPOCH else self._epoch + 1
 
     def repeated(self, count: int) -> None:
-        """So many fetches of it were answered with nothing, and each was followed by the same one again."""
+        """This many of its fetches were answered without data, and the same one followed each."""
         self._epoch += count
         self.answers += count
 
     def goes_on(self, partition: TopicPartition, wanted: Wanted) -> None:
-        """An answer brought something, and the fetch that followed it asked for this."""
+        """A response had data, and the fetch that followed it asked for this."""
         self.asked[partition] = wanted
         # To the end, as in `want`.
         self.wanted.pop(partition, None)
         self.wanted[partition] = wanted
 
     def failed(self) -> None:
-        """No answer, or the broker's session differs from ours: close it (by its id) and open a new one."""
+        """No response, or the broker's session differs from ours: close it (by its id) and open a new one."""
         self._epoch = INITIAL_EPOCH
 
     def restart(self) -> None:
@@ -334,14 +334,14 @@ class FetchSession:
 
 
 MOST_FOLLOWED: Final = 256
-"""Partitions of a session that goes on by itself. Each new request of it costs a look at all of them."""
+"""The most partitions of a session that the poller continues. Each new request costs a look at all of them."""
 
 _ASKED: Final = struct.Struct(">16siii")
-"""Topic id, partition, leader epoch and size, as they stand in a request."""
+"""Topic id, partition, leader epoch and size, as in a request."""
 
 
 def table_of(asked: Mapping[TopicPartition, Wanted]) -> bytes | None:
-    """What a session holds of each partition, for the poller; None: it cannot go on by itself."""
+    """The session's data of each partition, for the poller; None: the poller cannot continue it."""
     if len(asked) > MOST_FOLLOWED or any(wanted.topic_id == ZERO_UUID for wanted in asked.values()):
         return None
     return b"".join(

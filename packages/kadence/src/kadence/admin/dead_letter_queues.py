@@ -1,0 +1,144 @@
+"""Dead letter topics of share groups (KIP-1191), and why a broker would not write to one.
+
+A broker takes any name of a topic. It looks at the topic when it writes a first dead letter; if it then does not take
+it, it archives the record all the same and tells no client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from kadence.admin.arguments import as_names
+from kadence.admin.calls import Calls, operation
+from kadence.admin.configs import ConfigEntry, ConfigResource, describe_configs
+from kadence.admin.share_groups import describe_share_groups
+from kadence.admin.share_offsets import list_offsets_of_share_groups
+from kadence.admin.values import Outcomes
+from kadence.client.waits import Waits
+from kadence.errors import KafkaError
+from kadence.protocol import error_codes as ec
+
+__all__ = ["TOPIC", "DeadLetterQueue", "describe_dead_letter_queues"]
+
+TOPIC: Final = "errors.deadletterqueue.topic.name"
+_COPIES: Final = "errors.deadletterqueue.copy.record.enable"
+_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
+_CREATES: Final = "errors.deadletterqueue.auto.create.topics.enable"
+_ENABLED: Final = "errors.deadletterqueue.group.enable"
+_LEGAL: Final = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
+
+_Settings = Mapping[str, ConfigEntry]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterQueue:
+    """Where the dead letters of a share group go (KIP-1191).
+
+    Attributes:
+        topic: None: the group has none. What is rejected, or delivered as often as the limit says, is archived.
+        copies_records: whether dead letters have the key and value of their record, and not headers alone.
+        faults: why brokers would not write to the topic, in a sentence each. Empty: they would. With a fault rejected
+            records are lost without an error.
+    """
+
+    topic: str | None
+    copies_records: bool = False
+    faults: tuple[str, ...] = ()
+
+
+@operation
+def describe_dead_letter_queues(
+    calls: Calls, deadline: int, groups: str | Iterable[str]
+) -> Waits[Outcomes[str, DeadLetterQueue]]:
+    """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
+
+    Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+    """
+    resources = {name: ConfigResource("group", name) for name in as_names(groups)}
+    settings = yield from describe_configs(calls, deadline, list(resources.values()))
+    found: Outcomes[str, DeadLetterQueue] = Outcomes(
+        {name: _queue(settings[each]) for name, each in resources.items() if each in settings},
+        {name: settings.errors[each] for name, each in resources.items() if each in settings.errors},
+    )
+    names = {name: queue.topic for name, queue in found.items() if queue.topic is not None}
+    if not names:
+        return found
+    try:
+        broker = yield from _broker(calls, deadline)
+        topics = yield from _topics(calls, deadline, set(names.values()))
+        read = yield from _read(calls, deadline, names)
+    except KafkaError as error:
+        for name in names:
+            del found[name]
+            found.errors[name] = error
+        return found
+    for name, topic in names.items():
+        queue = found[name]
+        faults = tuple(_faults(topic, broker, topics.get(topic), queue.copies_records, read[name]))
+        found[name] = DeadLetterQueue(topic, queue.copies_records, faults)
+    return found
+
+
+def _queue(settings: _Settings) -> DeadLetterQueue:
+    return DeadLetterQueue(_value(settings, TOPIC) or None, _value(settings, _COPIES) == "true")
+
+
+def _value(settings: _Settings, key: str) -> str:
+    entry = settings.get(key)
+    return (entry.value or "") if entry is not None else ""
+
+
+def _broker(calls: Calls, deadline: int) -> Waits[_Settings]:
+    """The settings of a broker; all have those of the cluster."""
+    known = yield from calls.metadata([], deadline)
+    resource = ConfigResource("broker", str(known.brokers[0].node_id))
+    settings = yield from describe_configs(calls, deadline, resource)
+    settings.raise_errors()
+    return settings[resource]
+
+
+def _topics(calls: Calls, deadline: int, names: Collection[str]) -> Waits[dict[str, _Settings]]:
+    """The settings of the topics that exist."""
+    legal = [name for name in names if _LEGAL.fullmatch(name)]
+    known = yield from calls.metadata(legal, deadline)
+    there = [each.name for each in known.topics if each.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION]
+    resources = {name: ConfigResource("topic", name) for name in there if name}
+    settings = yield from describe_configs(calls, deadline, list(resources.values()))
+    settings.raise_errors()
+    return {name: settings[resource] for name, resource in resources.items()}
+
+
+def _read(calls: Calls, deadline: int, groups: Iterable[str]) -> Waits[dict[str, set[str]]]:
+    """The topics that each group reads."""
+    names = list(groups)
+    described = yield from describe_share_groups(calls, deadline, names)
+    offsets = yield from list_offsets_of_share_groups(calls, deadline, names)
+    read: dict[str, set[str]] = {name: {tp.topic for tp in offsets.get(name, ())} for name in names}
+    for name, group in described.items():
+        read[name].update(*(member.subscription or () for member in group.members))
+    return read
+
+
+def _faults(
+    topic: str, broker: _Settings, settings: _Settings | None, copies: bool, read: Collection[str]
+) -> Iterable[str]:
+    prefix = _value(broker, _PREFIX)
+    if not topic.startswith(prefix):
+        yield f"its name does not begin with {prefix!r}, the brokers' {_PREFIX}"
+    if topic in read:
+        yield "the group itself reads it, so a record that fails would come again and again"
+    if not _LEGAL.fullmatch(topic):
+        yield "no topic can have this name"
+    elif settings is None:
+        if _value(broker, _CREATES) != "true":
+            yield f"it does not exist, and the brokers do not create it ({_CREATES}=false)"
+        return
+    else:
+        if _value(settings, _ENABLED) != "true":
+            yield f"it takes no dead letters: set its {_ENABLED}=true"
+        if "compact" in _value(settings, "cleanup.policy"):
+            refused = "records without a key" if copies else "dead letters, which have no key"
+            yield f"it is compacted, so it refuses {refused}"
