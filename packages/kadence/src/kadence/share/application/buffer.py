@@ -64,6 +64,10 @@ class Reading:
             try:
                 while not (self.records or self._reader.exhausted):
                     self.records = self._reader.take(max(limit, _AHEAD))
+            except KafkaError as error:
+                # What a consumer is advised to do does not fit a queue.
+                told = str(error).partition(". The position stays")[0]
+                raise type(error)(f"{told}; what cannot be read is released") from error
             finally:
                 if settled := self._reader.settled():
                     settle(self.fetch, settled)

@@ -95,6 +95,7 @@ class Holding:
         self._settled: dict[AcquiredFetch, list[Acknowledged]] = {}
         """What is to be sent beside what the application says: gaps, bad records, and what implicit polls accept."""
         self._said = 0
+        self._says_renew = False
 
     # ------------------------------------------------------------ what polls return
 
@@ -187,6 +188,7 @@ class Holding:
             else:
                 self._unsaid -= 1
         held.said[offset] = kind
+        self._says_renew = self._says_renew or kind == _RENEW
 
     def settle(self, fetch: AcquiredFetch, ranges: Iterable[Acknowledged]) -> None:
         """Say something of offsets that no application sees any more."""
@@ -218,7 +220,7 @@ class Holding:
         """All that is to be sent. From now on it counts as sent."""
         found, self._settled, self.count = self._settled, {}, 0
         if self._said:
-            self._said = 0
+            self._said, self._says_renew = 0, False
             for held in self._partitions.values():
                 said, held.said = held.said, {}
                 for fetch, run in _said_runs(said, held.chunks):
@@ -234,8 +236,8 @@ class Holding:
 
     @property
     def renews(self) -> bool:
-        """Whether records are renewed, or were: a poll returns these alone."""
-        return any(held.renewing or held.renewed for held in self._partitions.values())
+        """Whether records are to be renewed, or were: a poll returns these alone."""
+        return self._says_renew or any(held.renewing or held.renewed for held in self._partitions.values())
 
     def ended(self, ended: Ended) -> None:
         """Acknowledgements of a fetch have ended. Told twice of the same, it does nothing the second time."""

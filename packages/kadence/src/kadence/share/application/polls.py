@@ -126,6 +126,7 @@ class SharePolls:
             while (yield from self._serve()):
                 if self._holding.renews:
                     self.send_said()
+                if self._holding.renews:
                     chunks = self._take_renewed(limit)
                 else:
                     chunks = self._take(limit, decodes=decodes)
