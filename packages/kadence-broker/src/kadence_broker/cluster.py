@@ -22,6 +22,7 @@ __all__ = [
     "INTERNAL_TOPICS",
     "MOST_PARTITIONS",
     "OFFSETS_TOPIC",
+    "SHARE_STATE_TOPIC",
     "STATE_PARTITIONS",
     "TRANSACTIONS_TOPIC",
     "BrokerNode",
@@ -34,10 +35,11 @@ __all__ = [
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
 STATE_PARTITIONS: Final = 50
-"""Kafka's default for both; it decides which node coordinates which group or transactional id."""
+"""Kafka's default for all three; it decides which node coordinates which group or transactional id."""
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_STATE_TOPIC})
 
 MOST_PARTITIONS: Final = 10_000
 """That one request may make, in all its topics, as in Kafka: else a few bytes of it could fill the memory."""

@@ -29,6 +29,7 @@ from kadence_broker.server.server import Server
 from kadence_broker.service import Services
 from kadence_broker.sessions import SessionCache
 from kadence_broker.settings import Settings
+from kadence_broker.share.assembly import share_leader
 from kadence_broker.storage import DataDirectory, Flusher, Partition, Worker
 from kadence_broker.transactions import Transactions
 from kadence_broker.upkeep import Upkeep
@@ -89,6 +90,7 @@ class BrokerCore:
             settings.coordinator(), self.cluster, self.loop, new_id=surroundings.new_member_id
         )
         self.transactions = Transactions(settings.transactions(), self.cluster, self.coordination, self.loop)
+        self.shares = share_leader(settings, self.cluster, self.loop)
         self.cluster.on_readable = ReadablePartitions(self.loop).add
         self._services = Services(
             settings,
@@ -96,6 +98,7 @@ class BrokerCore:
             self.coordination,
             self.transactions,
             SessionCache(settings.fetch_session_slots),
+            self.shares,
             self.loop,
         )
         self.dispatcher = Dispatcher(self._services, self.faults)
@@ -121,6 +124,7 @@ class BrokerCore:
         except BaseException:
             self.free()
             raise
+        self.shares.start()
         self.coordination.start()
         self.transactions.start()
         self._upkeep.start()

@@ -43,10 +43,16 @@ class _ScatterWriter(Writer):
         else:
             super().nullable_bytes(value)
 
-    def compact_nullable_bytes(self, value: Any) -> None:
+    def compact_bytes(self, value: Any) -> None:
         if isinstance(value, Chunks):
             self.uvarint(value.size + 1)
             self._parts.extend(value.views)
+        else:
+            super().compact_bytes(value)
+
+    def compact_nullable_bytes(self, value: Any) -> None:
+        if isinstance(value, Chunks):
+            self.compact_bytes(value)
         else:
             super().compact_nullable_bytes(value)
 

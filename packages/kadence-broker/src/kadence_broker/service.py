@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kadence_broker.server.loop import Loop
     from kadence_broker.sessions import SessionCache
     from kadence_broker.settings import Settings
+    from kadence_broker.share.leader import ShareLeader
     from kadence_broker.storage import Partition
     from kadence_broker.transactions import Transactions
 
@@ -237,6 +238,7 @@ class Services:
     coordination: Coordination
     transactions: Transactions
     sessions: SessionCache
+    shares: ShareLeader
     loop: Loop
     _paced: _Paced = field(init=False)
 
@@ -256,6 +258,7 @@ class Services:
         for each in partitions:
             self.coordination.on_new_leader(each)
             self.transactions.on_new_leader(each)
+            self.shares.on_new_leader(each)
 
     def in_pieces(self, call: Call, steps: Steps) -> None:
         """Run the steps of a call; if there are many, serve other calls in between."""

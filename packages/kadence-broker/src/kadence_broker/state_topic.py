@@ -1,10 +1,10 @@
-"""The topics in which coordinators keep their records: `__consumer_offsets` and `__transaction_state`.
+"""The topics in which coordinators keep records: `__consumer_offsets`, `__transaction_state`, `__share_group_state`.
 
-A partition keeps the groups, or the transactional ids, that hash to it, and its leader is their coordinator. The layout
-is Kafka's own (record keys and values, the hash, batches of one producer when they belong to a transaction), so that
-Kafka's tools can read it. A topic is created at first use. Nothing is compacted: a partition that has grown much is
-rewritten from a snapshot, and everything before the snapshot is removed. A header of its records, which Kafka's tools
-ignore, distinguishes a complete snapshot from one that a crash has torn.
+A partition keeps the groups, transactional ids or share-partitions that hash to it; its leader is their coordinator.
+The layout is Kafka's own (record keys and values, the hash, batches of one producer when they belong to a
+transaction), so that Kafka's tools can read it. A topic is created at first use. Nothing is compacted: a partition that
+has grown much is rewritten from a snapshot, and everything before the snapshot is removed. A header of its records,
+which Kafka's tools ignore, distinguishes a complete snapshot from one that a crash has torn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Configuration that a topic may be created with: all of Kafka 4.3's names, defaults and bounds (TopicConfig there).
+"""Configuration that a topic may be created with: all of Kafka 4.4's names, defaults and bounds (TopicConfig there).
 
 Those with an effect here are in `kadence_broker.storage.config.LogConfig`; the others are kept and returned, since
 tools set them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
@@ -108,6 +108,7 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     ),
     "compression.zstd.level": _number("INT", 3, -131_072, 22),
     "delete.retention.ms": _number("LONG", 86_400_000, 0),
+    "errors.deadletterqueue.group.enable": TopicKey("false", "BOOLEAN"),
     "file.delete.delay.ms": _number("LONG", 60_000, 0),
     "flush.messages": _number("LONG", 2**63 - 1, 1),
     "flush.ms": _number("LONG", 2**63 - 1, 0),
@@ -162,6 +163,7 @@ SYNONYMS: Final[Mapping[str, str]] = {
 
 UNTOLD_DEFAULTS: Final = frozenset(
     {
+        "errors.deadletterqueue.group.enable",
         "flush.ms",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",

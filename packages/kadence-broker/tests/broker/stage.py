@@ -20,6 +20,7 @@ from kadence_broker.server.session import Session
 from kadence_broker.service import Services
 from kadence_broker.sessions import SessionCache
 from kadence_broker.settings import Settings
+from kadence_broker.share.assembly import share_leader
 from kadence_broker.transactions import Transactions
 from kadence_testing.clock import FakeClock
 
@@ -84,7 +85,13 @@ class Stage:
         )
         transactions = Transactions(Settings().transactions(), self.cluster, self.coordination, self.loop)
         self.services = Services(
-            Settings(), self.cluster, self.coordination, transactions, SessionCache(4), self.loop
+            Settings(),
+            self.cluster,
+            self.coordination,
+            transactions,
+            SessionCache(4),
+            share_leader(Settings(), self.cluster, self.loop),
+            self.loop,
         )
         self.dispatcher = Dispatcher(self.services, Faults())
 

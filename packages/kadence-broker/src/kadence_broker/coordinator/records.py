@@ -42,15 +42,19 @@ from kadence.protocol.consumer_group_target_assignment_metadata_record import (
 )
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.protocol.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
+from kadence.protocol.share_update_record import ShareUpdateKey, ShareUpdateValue
 from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
 from kadence.wire import Buffer, Reader, WireError, Writer
 
 __all__ = [
     "MEMBER_STATES",
+    "SHARE_RECORD_STATES",
     "TRANSACTION_STATES",
     "Record",
     "batch_bytes",
     "decode",
+    "decode_share_state",
     "decode_transaction",
     "encode",
     "group_of",
@@ -84,11 +88,19 @@ _TYPES: Final[_Types] = {
 _TRANSACTION_TYPES: Final[_Types] = {TransactionLogKey.RECORD_TYPE: (TransactionLogKey, TransactionLogValue)}
 """Of `__transaction_state`."""
 
+_SHARE_STATE_TYPES: Final[_Types] = {
+    key.RECORD_TYPE: (key, value)
+    for key, value in ((ShareSnapshotKey, ShareSnapshotValue), (ShareUpdateKey, ShareUpdateValue))
+}
+"""Of `__share_group_state`."""
+
 
 TRANSACTION_STATES: Final = range(6)
 """The numbers of `kadence_broker.coordinator.transactions.transaction.State`, which imports this module."""
 MEMBER_STATES: Final = range(3)
 """Those of `kadence_broker.coordinator.consumer.member.MemberState`."""
+SHARE_RECORD_STATES: Final = range(5)
+"""Those of `kadence_broker.share.delivery.RecordState`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +157,11 @@ def decode_transaction(key: Buffer, value: Buffer | None) -> Record | None:
     return _decode(_TRANSACTION_TYPES, key, value)
 
 
+def decode_share_state(key: Buffer, value: Buffer | None) -> Record | None:
+    """As `decode`, for the states of share-partitions (KIP-932)."""
+    return _decode(_SHARE_STATE_TYPES, key, value)
+
+
 def _decode(types: _Types, key: Buffer, value: Buffer | None) -> Record | None:
     reader = Reader(key)
     found = types.get(record_type := reader.int16())
@@ -169,6 +186,10 @@ def _fault(value: Any) -> str | None:
     """The error of a value that no known coordinator writes; to replay it would end the loading of all others."""
     if isinstance(value, TransactionLogValue) and value.transaction_status not in TRANSACTION_STATES:
         return f"there is no state {value.transaction_status}"
+    if isinstance(value, ShareSnapshotValue | ShareUpdateValue):
+        for each in value.state_batches:
+            if each.delivery_state not in SHARE_RECORD_STATES or each.first_offset > each.last_offset:
+                return f"offsets {each.first_offset} to {each.last_offset} in state {each.delivery_state}"
     if isinstance(value, ConsumerGroupCurrentMemberAssignmentValue):
         if value.state not in MEMBER_STATES:
             return f"there is no state {value.state}"

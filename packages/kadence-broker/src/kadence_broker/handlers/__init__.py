@@ -41,6 +41,8 @@ from kadence_broker.handlers import (
     k66_list_transactions,
     k74_list_config_resources,
     k75_describe_topic_partitions,
+    k78_share_fetch,
+    k79_share_acknowledge,
 )
 from kadence_broker.handlers.by_coordinator import BY_COORDINATOR
 from kadence_broker.handlers.k18_api_versions import make_handler, offer
@@ -86,6 +88,8 @@ _ALL = [
             k66_list_transactions,
             k74_list_config_resources,
             k75_describe_topic_partitions,
+            k78_share_fetch,
+            k79_share_acknowledge,
         )
     ),
 ]

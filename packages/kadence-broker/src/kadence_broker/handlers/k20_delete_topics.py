@@ -68,6 +68,7 @@ def _delete(services: Services, topic: Topic) -> DeletableTopicResult:
         return _result(state, codes.KAFKA_STORAGE_ERROR, f"The disk takes no more: {error}")
     services.coordination.topic_deleted(topic.name)
     services.transactions.topic_deleted(topic.name)
+    services.shares.topic_deleted(topic.name, topic.topic_id)
     return _result(state, codes.NONE, None)
 
 

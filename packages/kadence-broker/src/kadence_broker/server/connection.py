@@ -48,6 +48,7 @@ class Connection:
         peer, host: its address with and without its port.
         active_at: when it last sent a whole request or took bytes of an answer (ms).
         on_gone: called if the connection ends before the present request is finished.
+        on_closed: called when the connection has ended, after ``on_gone``: a client's state may be bound to it.
     """
 
     __slots__ = (
@@ -72,6 +73,7 @@ class Connection:
         "host",
         "is_closed",
         "node_id",
+        "on_closed",
         "on_gone",
         "peer",
         "session",
@@ -112,6 +114,7 @@ class Connection:
         self._is_starved = False
         self.is_closed = False
         self.on_gone: Callable[[], None] | None = None
+        self.on_closed: Callable[[], None] | None = None
         self.active_at = loop.clock.now_ms()
         self._events = selectors.EVENT_READ
         loop.selector.register(sock, self._events, self._on_events)
@@ -200,6 +203,9 @@ class Connection:
         on_gone, self.on_gone = self.on_gone, None
         if on_gone is not None:
             on_gone()
+        on_closed, self.on_closed = self.on_closed, None
+        if on_closed is not None:
+            on_closed()
 
     def freeze(self, *, frozen: bool) -> None:
         """Stop reading and writing, with the socket open, or go on (a fault)."""

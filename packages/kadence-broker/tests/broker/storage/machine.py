@@ -17,6 +17,7 @@ from kadence_broker.server.loop import Loop
 from kadence_broker.service import Call, Services
 from kadence_broker.sessions import SessionCache
 from kadence_broker.settings import Settings
+from kadence_broker.share.assembly import share_leader
 from kadence_broker.storage import DataDirectory, Flusher, LogConfig
 from kadence_broker.storage.flusher import run_guarded
 from kadence_broker.transactions import Transactions
@@ -60,7 +61,13 @@ class Machine:
                 settings.transactions(), self.cluster, self._coordination, self._loop
             )
             self._services = Services(
-                settings, self.cluster, self._coordination, self._transactions, SessionCache(4), self._loop
+                settings,
+                self.cluster,
+                self._coordination,
+                self._transactions,
+                SessionCache(4),
+                share_leader(settings, self.cluster, self._loop),
+                self._loop,
             )
             self._coordination.start()
             self._transactions.start()

@@ -1,7 +1,4 @@
-"""Leaves the heartbeats that the network thread cannot send in time to the native thread (G3).
-
-Of a consumer and of a share consumer. Network thread.
-"""
+"""Gives the native thread the heartbeats of a consumer, or of a share consumer (G3). Network thread."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ def arm_native_heartbeat(
     group: Group,
     clock: Clock,
 ) -> None:
-    """What the network thread cannot send in time the native thread sends. ``group``: counts them."""
+    """The native thread sends heartbeats that the network thread cannot send in time. ``group``: counts them."""
 
     def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
         client_state.lateness.fallback_heartbeats += len(requests)

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from kadence._native.records import set_delivery_count
-from kadence.errors import CorruptRecordError, KafkaError
+from kadence.errors import CorruptRecordError, KafkaError, UnsupportedRecordFormatError
 from kadence.records import FetchedRecords, Record, iter_batches
 from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
 from kadence.share.share_state import AcquiredFetch
@@ -24,6 +24,11 @@ from kadence.share.share_state import AcquiredFetch
 __all__ = ["AcquiredReader"]
 
 _offset = attrgetter("offset")
+
+
+def _is_damage(error: KafkaError) -> bool:
+    """Whether nobody can read it: another client may know the format."""
+    return isinstance(error, CorruptRecordError) and not isinstance(error, UnsupportedRecordFormatError)
 
 
 class AcquiredReader:
@@ -72,10 +77,10 @@ class AcquiredReader:
         while len(out) < limit and not self.exhausted:
             try:
                 records = self._ahead or self._next(limit - len(out))
-            except CorruptRecordError:
-                self._skip_batch(AcknowledgeType.REJECT)
-                continue
-            except KafkaError:
+            except KafkaError as error:
+                if _is_damage(error):
+                    self._skip_batch(AcknowledgeType.REJECT)
+                    continue
                 if out:
                     # It is raised again by the next call.
                     break

@@ -62,7 +62,9 @@ class Appetite:
         buffered = self._buffered(now, nodes)
         if self._share_state.wanted and not buffered:
             return self._hungry(node, nodes)
-        if self._config.limits_records:
+        if self._config.limits_records or (
+            buffered and self._share_state.measures.held_bytes() >= self._config.buffer_memory
+        ):
             return FOREVER
         room = self._room(nodes, buffered)
         if room <= 0:
@@ -78,7 +80,7 @@ class Appetite:
         if node.held:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most
-        if not self._config.share_renew_locks and self._pace.ms_per_record is not None:
+        if not self._config.share_lock_renewal and self._pace.ms_per_record is not None:
             most = max(min(most, self._pace.fits(self.lock_ms)), 1)
         return Limits(wait_ms, most)
 

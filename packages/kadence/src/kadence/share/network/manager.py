@@ -116,7 +116,7 @@ class ShareRequestManager:
                     self._acknowledgements.late(now, fetch, piece)
                 else:
                     node.pieces.append(piece)
-                    self._acknowledgements.worked_off(now, piece)
+                self._acknowledgements.worked_off(now, piece)
             if held is not None and final:
                 held.says(final)
         self._drop_done()
@@ -134,7 +134,8 @@ class ShareRequestManager:
             for node in self._nodes.values():
                 node.pieces = [piece for piece in node.pieces if piece.call is not call]
         requests = []
-        for node in tuple(self._nodes.values()):
+        # With record_limit one is fetched from at a time: the one that was longest ago comes first.
+        for node in sorted(self._nodes.values(), key=lambda node: node.fetched_at):
             request, at = self._next(now, node)
             wake_at = min(wake_at, at)
             if request is not None:
@@ -216,7 +217,7 @@ class ShareRequestManager:
 
     def _renews_at(self, node: ShareNode) -> int:
         """When locks are to be renewed next without being asked."""
-        if not self._config.share_renew_locks or not node.can_renew:
+        if not self._config.share_lock_renewal or not node.can_renew:
             return FOREVER
         at = node.renews_at(self._appetite.lock_ms)
         return FOREVER if at is None else at
@@ -284,6 +285,8 @@ class ShareRequestManager:
             node, session.member_id, now, node.wants, pieces, {}, limits.max_records, limits.max_wait_ms
         )
         asks = limits.max_records > 0
+        if asks:
+            node.fetched_at = now
         message = ShareFetchRequest(
             group_id=config.group_id,
             member_id=session.member_id,

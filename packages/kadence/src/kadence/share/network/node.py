@@ -62,6 +62,7 @@ class ShareNode:
         self.backoff = backoff
         self.quiet = quiet
         self.early = 0
+        self.fetched_at = -1
         self.closing = False
         self.can_renew = True
 
