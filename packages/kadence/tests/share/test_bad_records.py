@@ -40,7 +40,7 @@ def test_raise_releases_it_and_raises_after_the_records_before_it_and_the_others
     consumer, network = make_with(make, "raise")
     network.put(VALUES)
     assert values(consumer.poll()) == [1]
-    with pytest.raises(RecordDeserializationError, match="offset 1 is bad.*it is released") as error:
+    with pytest.raises(RecordDeserializationError, match=r"offset 1 is bad.*it is released") as error:
         consumer.poll()
     assert (error.value.partition, error.value.offset, error.value.field) == (
         TopicPartition("jobs", 0),
@@ -121,7 +121,7 @@ class Here:
             while True:
                 try:
                     result = call()
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - as calls aside do
                     call = calls.throw(error)
                 else:
                     call = calls.send(result)
@@ -162,7 +162,7 @@ def test_a_dead_letter_that_cannot_be_written_releases_its_record_and_is_raised(
     network.put([b"bad"])
     assert not consumer.poll()
     letters.sent[0][2].set_exception(RuntimeError("no such topic"))
-    with pytest.raises(DeadLetterError, match="jobs-0 at offset 0 could not be written.*and is released"):
+    with pytest.raises(DeadLetterError, match=r"jobs-0 at offset 0 could not be written.*and is released"):
         consumer.poll()
     consumer.commit()
     assert network.taken() == [("jobs", 0, 0, RELEASE)]
@@ -197,7 +197,7 @@ def test_a_registry_that_does_not_answer_is_no_bad_record(make: Callable[..., Ma
 
 def test_a_damaged_batch_is_rejected_and_what_follows_is_returned(made: Made) -> None:
     consumer, network = made
-    rows = [(1, None, b"x", [])]
+    rows: list[Any] = [(1, None, b"x", [])]
     bad = bytearray(encode_batch(rows * 2, base_offset=0))
     bad[-1] ^= 1
     good = encode_batch(rows, base_offset=2)
@@ -209,10 +209,10 @@ def test_a_damaged_batch_is_rejected_and_what_follows_is_returned(made: Made) ->
 
 def test_a_batch_that_is_too_large_for_this_client_is_released_and_raised(make: Callable[..., Made]) -> None:
     consumer, network = make({"max.batch.bytes": 100})
-    rows = [(1, None, b"x" * 500, [])]
+    rows: list[Any] = [(1, None, b"x" * 500, [])]
     network.put(1, data=encode_batch(rows, compression="gzip"))
     network.put(1, first=5)
-    with pytest.raises(RecordTooLargeError, match="more than 100 bytes.*is released"):
+    with pytest.raises(RecordTooLargeError, match=r"more than 100 bytes.*is released"):
         consumer.poll()
     assert [each.offset for each in consumer.poll()] == [5]
     consumer.commit()

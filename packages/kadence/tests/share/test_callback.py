@@ -25,7 +25,10 @@ def test_it_is_told_of_each_partition_with_its_offsets_without_gaps(made: Made) 
     error = network.errors[TopicPartition("jobs", 1)] = InvalidRecordStateError("gone")
     consumer.poll()
     consumer.poll()
-    assert told == [(JOBS, {0, 1}, None), (TopicPartition("jobs", 1), {0}, error)]
+    assert told == [
+        (JOBS, frozenset({0, 1}), None),
+        (TopicPartition("jobs", 1), frozenset({0}), error),
+    ]
 
 
 @pytest.mark.parametrize("where", ["poll", "commit", "commit_async", "close"])
@@ -97,8 +100,9 @@ def test_without_one_nothing_is_told_and_a_callable_is_wanted(made: Made) -> Non
     assert network.state.wants_results
     consumer.set_acknowledgement_commit_callback(None)
     assert not network.state.wants_results
+    no_callable: Any = 5
     with pytest.raises(TypeError, match="callback"):
-        consumer.set_acknowledgement_commit_callback(5)  # type: ignore[arg-type]
+        consumer.set_acknowledgement_commit_callback(no_callable)
 
     async def coroutine(*what: Any) -> None: ...
 

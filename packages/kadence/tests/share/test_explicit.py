@@ -57,7 +57,7 @@ def test_a_poll_refuses_to_go_on_before_something_was_said_of_each(explicit: Mad
     consumer.acknowledge(records[0])
     for _ in range(2):
         with pytest.raises(
-            IllegalStateError, match="for 4 of the records.*offset 1, jobs-0 at offset 2.* and 1 more"
+            IllegalStateError, match=r"for 4 of the records.*offset 1, jobs-0 at offset 2.* and 1 more"
         ):
             consumer.poll()
     consumer.acknowledge(records[1:])
@@ -160,9 +160,9 @@ def test_what_no_poll_returned_and_other_types_are_refused(explicit: Made, make:
     with pytest.raises(TypeError, match=r"AcknowledgeType\.ACCEPT, RELEASE, REJECT or RENEW, not 1"):
         consumer.acknowledge(record, 1)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="a partition and an offset"):
-        consumer.acknowledge("jobs")  # type: ignore[call-overload]
+        consumer.acknowledge("jobs")
     with pytest.raises(TypeError, match="takes a record, several"):
-        consumer.acknowledge(5)  # type: ignore[call-overload]
+        consumer.acknowledge(5)
     with pytest.raises(TypeError, match="takes one type"):
         consumer.acknowledge(record, AcknowledgeType.ACCEPT, type=AcknowledgeType.REJECT)  # type: ignore[call-overload]
     consumer.acknowledge(record)

@@ -223,13 +223,18 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     def acknowledge(
         self,
         records: Record[Any, Any] | Iterable[Record[Any, Any]] | pyarrow.Table,
-        type: AcknowledgeType = ...,
         /,
+        type: AcknowledgeType = ...,
     ) -> None: ...
 
     @overload
     def acknowledge(
-        self, topic: str, partition: int, offset: int, type: AcknowledgeType = ..., /
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        /,
+        type: AcknowledgeType = ...,
     ) -> None: ...
 
     def acknowledge(self, records: Any, /, *place: Any, type: AcknowledgeType | None = None) -> None:  # noqa: A002
