@@ -96,10 +96,11 @@ def test_a_call_of_the_consumer_inside_it_is_refused(made: Made) -> None:
 
 def test_without_one_nothing_is_told_and_a_callable_is_wanted(made: Made) -> None:
     consumer, network = made
-    consumer.set_acknowledgement_commit_callback(print)
-    assert network.state.wants_results
-    consumer.set_acknowledgement_commit_callback(None)
-    assert not network.state.wants_results
+    wanted = []
+    for callback in (print, None):
+        consumer.set_acknowledgement_commit_callback(callback)
+        wanted.append(network.state.wants_results)
+    assert wanted == [True, False]
     no_callable: Any = 5
     with pytest.raises(TypeError, match="callback"):
         consumer.set_acknowledgement_commit_callback(no_callable)
