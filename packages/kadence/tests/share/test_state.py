@@ -1,4 +1,4 @@
-"""What a share consumer tells of itself: metrics under Kafka's names, health, its locks, and what others call things."""
+"""What a share consumer tells of itself: metrics under Kafka's names, health, its locks, and others' words."""
 
 from __future__ import annotations
 
