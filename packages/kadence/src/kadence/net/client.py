@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER, Clock, add_ms
+from kadence.connection.connection import WrongNodeError
 from kadence.connection.request import (
     ANY_NODE,
     Arrivals,
@@ -96,6 +97,7 @@ class NetworkClient:
             FIRST_BOOTSTRAP - place: self._learn(Node(FIRST_BOOTSTRAP - place, host, port))
             for place, (host, port) in enumerate(config.bootstrap)
         }
+        self._cluster_id: str | None = None
         self._channels: dict[tuple[int, ConnectionPurpose], Channel] = {}
         # Whether one of them may be for a bootstrap address.
         self._has_bootstrap = False
@@ -111,6 +113,8 @@ class NetworkClient:
         self._stirred = True
         self._stirred_all = True
         self._due_at = 0
+        self.on_wrong_node: Callable[[], None] = lambda: None
+        """Called when a broker is not the node that metadata says: all brokers are to be forgotten."""
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
         """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
         # The channel on which the native thread may send.
@@ -120,8 +124,12 @@ class NetworkClient:
 
     # -- the cluster
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Set the brokers of the cluster, from metadata. Bootstrap addresses stay as a last resort (KIP-1102)."""
+    def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
+        """Set the brokers of the cluster, from metadata. Bootstrap addresses stay as a last resort (KIP-1102).
+
+        Args:
+            cluster_id: the cluster's; None: as before.
+        """
         now = self._clock.now_ms()
         self._stir_all()
         wanted = {node.node_id: node for node in nodes}
@@ -141,6 +149,9 @@ class NetworkClient:
             if node_id not in self._known:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
+        self._cluster_id = cluster_id or self._cluster_id
+        for known in self._known.values():
+            known.cluster_id = self._cluster_id if self._config.checks_cluster else None
 
     def rebootstrap(self) -> None:
         """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up again (KIP-1102)."""
@@ -152,6 +163,7 @@ class NetworkClient:
                 DisconnectedError(f"{channel.known} was closed to begin again at bootstrap.servers"),
                 now,
             )
+        self._cluster_id = None
         self._known = {node_id: known for node_id, known in self._known.items() if known.is_bootstrap}
         for known in self._known.values():
             known.forgive()
@@ -550,6 +562,8 @@ class NetworkClient:
     def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
         known = channel.known
         self._stir_all()
+        if isinstance(error, WrongNodeError):
+            self.on_wrong_node()
         if isinstance(error, AuthenticationError):
             self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):
