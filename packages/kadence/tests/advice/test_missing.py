@@ -13,7 +13,7 @@ import pytest
 PACKAGES = Path(__file__).resolve().parents[3]
 NAMED = re.compile(r"kadence\[([a-z0-9,-]+)\]")
 NEEDS = re.compile(
-    r"(?:needs?(?: the package)?|is missing) (?!it:)([A-Za-z_-]+)(?: and ([a-z]+))?(?: \(\{problem\}\))?: pip install '?"
+    r"needs?(?: the package)? (?!it:)([A-Za-z_-]+)(?: and ([a-z]+))?(?: \(\{problem\}\))?: pip install '?"
     r"kadence\[([a-z0-9,-]+)\]"
 )
 """A sentence that names what is missing, and the extra."""
