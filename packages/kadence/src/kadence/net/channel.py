@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
-from kadence.connection.connection import BrokerConnection, Phase
+from kadence.connection.connection import BrokerConnection, Phase, WrongNodeError
 from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
 from kadence.connection.sent import LENGTH_BYTES, OPENING_LIMIT
 from kadence.errors import (
@@ -366,6 +366,8 @@ class Channel:
             software=(self._config.software_name, self._config.software_version),
             login=None if logins is None else logins.login,
             host=self.known.node.host,
+            meant=self.known.meant,
+            ranges=self.known.ranges,
         )
         self._stream = self._sockets.stream(dial.sock)
         self._connection = connection
@@ -548,7 +550,7 @@ class Channel:
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
         """Reading or writing failed: ends the channel, or only the attempt while connecting."""
-        if isinstance(error, AuthenticationError):
+        if isinstance(error, AuthenticationError | WrongNodeError):
             raise error
         if not self.is_ready:
             assert self._dial is not None

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER, Clock, add_ms
+from kadence.connection.connection import WrongNodeError
 from kadence.connection.request import (
     ANY_NODE,
     Arrivals,
@@ -96,6 +97,7 @@ class NetworkClient:
             FIRST_BOOTSTRAP - place: self._learn(Node(FIRST_BOOTSTRAP - place, host, port))
             for place, (host, port) in enumerate(config.bootstrap)
         }
+        self._cluster_id: str | None = None
         self._channels: dict[tuple[int, ConnectionPurpose], Channel] = {}
         # Whether one of them may be for a bootstrap address.
         self._has_bootstrap = False
@@ -111,17 +113,25 @@ class NetworkClient:
         self._stirred = True
         self._stirred_all = True
         self._due_at = 0
+        self.on_wrong_node: Callable[[], None] = lambda: None
+        """Called when a broker is not the node that metadata says: all brokers are to be forgotten."""
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
         """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
-        # The channel on which the native thread may send.
+        self.on_native_renewals: OnNativeHeartbeats | None = None
+        """The same for renewals of locks, on the connections of share sessions. Set before the first of these."""
+        # The channel on which the native thread may send heartbeats.
         self._left_to: Channel | None = None
         self._is_late = False
         self._woke_at = self._clock.now_ms()
 
     # -- the cluster
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Set the brokers of the cluster, from metadata. Bootstrap addresses stay as a last resort (KIP-1102)."""
+    def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
+        """Set the brokers of the cluster, from metadata. Bootstrap addresses stay as a last resort (KIP-1102).
+
+        Args:
+            cluster_id: the cluster's; None: as before.
+        """
         now = self._clock.now_ms()
         self._stir_all()
         wanted = {node.node_id: node for node in nodes}
@@ -141,6 +151,9 @@ class NetworkClient:
             if node_id not in self._known:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
+        self._cluster_id = cluster_id or self._cluster_id
+        for known in self._known.values():
+            known.cluster_id = self._cluster_id if self._config.checks_cluster else None
 
     def rebootstrap(self) -> None:
         """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up again (KIP-1102)."""
@@ -152,6 +165,7 @@ class NetworkClient:
                 DisconnectedError(f"{channel.known} was closed to begin again at bootstrap.servers"),
                 now,
             )
+        self._cluster_id = None
         self._known = {node_id: known for node_id, known in self._known.items() if known.is_bootstrap}
         for known in self._known.values():
             known.forgive()
@@ -238,7 +252,7 @@ class NetworkClient:
     def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None) -> None:
         """Set the heartbeat for the native thread to send if this thread cannot; None: none.
 
-        Opens its connection. The purpose is that of heartbeats: the native thread can write to no other connection.
+        Opens its connection. The purpose is that of heartbeats.
         """
         now = self._clock.now_ms()
         channel: Channel | None = None
@@ -251,6 +265,12 @@ class NetworkClient:
             channel.arm_native_heartbeat(plan, now)
             if not channel.is_started:
                 self._stirred = channel.is_stirred = True
+
+    def arm_native_renewal(self, node_id: int, plan: NativeHeartbeatPlan | None) -> None:
+        """As `arm_native_heartbeat`, on the connection of a share session. Its locks end with it, so none is opened."""
+        channel = self._channels.get((node_id, ConnectionPurpose.FETCH))
+        if channel is not None:
+            channel.arm_native_heartbeat(plan, self._clock.now_ms())
 
     def can_send(self, node_id: int, purpose: ConnectionPurpose, now: int) -> bool:
         """Whether a request would be sent, or a connection tried, without waiting for a backoff or a throttle."""
@@ -405,6 +425,12 @@ class NetworkClient:
                 channel.belong(known)
                 known.ranges = old.ranges
 
+    def _on_sent_natively(self, purpose: ConnectionPurpose) -> OnNativeHeartbeats | None:
+        """Who counts what the native thread sends on connections of a purpose; None: it sends nothing there."""
+        if purpose is ConnectionPurpose.GROUP:
+            return self.on_native_heartbeats
+        return self.on_native_renewals if purpose is ConnectionPurpose.FETCH else None
+
     def _channel(self, known: KnownNode, purpose: ConnectionPurpose) -> Channel:
         key = (known.node.node_id, purpose)
         channel = self._channels.get(key)
@@ -420,7 +446,7 @@ class NetworkClient:
                 self._meters,
                 self._sockets,
                 self._outages,
-                self.on_native_heartbeats if purpose is ConnectionPurpose.GROUP else None,
+                self._on_sent_natively(purpose),
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap
@@ -550,6 +576,8 @@ class NetworkClient:
     def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
         known = channel.known
         self._stir_all()
+        if isinstance(error, WrongNodeError):
+            self.on_wrong_node()
         if isinstance(error, AuthenticationError):
             self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):

@@ -29,6 +29,7 @@ class ConnectionConfig:
     Attributes:
         bootstrap: (host, port) pairs, in the order in which they are tried.
         returns_to_bootstrap: whether to try them again when no known broker can be reached (KIP-899).
+        checks_cluster: whether brokers are told which node of which cluster the client means (KIP-1242).
         connect_timeout_ms: for all addresses of one host together: TCP, TLS, ApiVersions and SASL.
         max_frame_bytes: the longest response that is accepted.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
@@ -39,6 +40,7 @@ class ConnectionConfig:
 
     bootstrap: tuple[tuple[str, int], ...]
     returns_to_bootstrap: bool = True
+    checks_cluster: bool = True
     client_id: str = "kadence"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
@@ -65,7 +67,8 @@ class ConnectionConfig:
         context, tokens = _contexts(config)
         return cls(
             bootstrap=tuple(split_address(address) for address in config.bootstrap_servers),
-            returns_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
+            returns_to_bootstrap=(begins_again := config.metadata_recovery_strategy == "rebootstrap"),
+            checks_cluster=begins_again and config.metadata_cluster_check_enable,
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,

@@ -28,12 +28,13 @@ class KnownNode:
 
     Attributes:
         ranges: API versions of its latest connection, None before the first.
+        cluster_id: the cluster whose metadata names it; None: that is not known, or not to be checked.
         failures: connections in a row that failed or were lost. trouble: the reason of the latest, None after a
             success.
         is_away: whether the latest attempt to connect failed.
     """
 
-    __slots__ = ("_backoff", "failures", "is_away", "node", "ranges", "trouble")
+    __slots__ = ("_backoff", "cluster_id", "failures", "is_away", "node", "ranges", "trouble")
 
     def __init__(self, node: Node, backoff: Backoff) -> None:
         self.node = node
@@ -41,6 +42,7 @@ class KnownNode:
         self.failures = 0
         self.is_away = False
         self.ranges: Ranges | None = None
+        self.cluster_id: str | None = None
         self.trouble: str | None = None
 
     @property
@@ -78,6 +80,11 @@ class KnownNode:
         self.failures = 0
         self.is_away = False
         self._backoff.succeeded()
+
+    @property
+    def meant(self) -> tuple[str, int] | None:
+        """The cluster and the node that a connection to it is for; None: whoever answers."""
+        return None if self.cluster_id is None or self.is_bootstrap else (self.cluster_id, self.node.node_id)
 
     @property
     def is_bootstrap(self) -> bool:
