@@ -484,6 +484,7 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
         64: "UnregisterBroker",
         80: "AddRaftVoter",
         81: "RemoveRaftVoter",
+        94: "UnregisterController",
     },
     "no delegation tokens": {
         38: "CreateDelegationToken",
@@ -510,9 +511,13 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
         91: "AlterShareGroupOffsets",
         92: "DeleteShareGroupOffsets",
     },
-    "no streams groups (KIP-1071)": {88: "StreamsGroupHeartbeat", 89: "StreamsGroupDescribe"},
+    "no streams groups (KIP-1071)": {
+        88: "StreamsGroupHeartbeat",
+        89: "StreamsGroupDescribe",
+        93: "StreamsGroupTopologyDescriptionUpdate",
+    },
 }
-"""What Apache Kafka 4.3.1 tells its clients of and the embedded broker does not, by the reason."""
+"""What Apache Kafka 4.4.0 tells its clients of and the embedded broker does not, by the reason."""
 
 
 def broker() -> str:

@@ -18,7 +18,7 @@ import pytest
 from tests.broker.wire import Wire
 from tests.interop.known_topics import coordinator_knows
 from tests.patience import PATIENCE
-from tests.protocol.real_requests import MADE_UP_IDS
+from tests.protocol.real_requests import MADE_UP_IDS, versions
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -152,7 +152,7 @@ class Talk:
         Args:
             without: fields that are not compared. mine: of lists only what this talk has named.
         """
-        version = type(request).MAX_VERSION if version is None else version
+        version = versions(type(request))[-1] if version is None else version
         try:
             answer = self.wire.call(request, version)
         except ConnectionError:

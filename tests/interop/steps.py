@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tests.protocol.real_requests import versions
+
 from kadence.protocol import error_codes as codes
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kadence.protocol.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -272,7 +274,7 @@ def _describe(rng: random.Random) -> Plan:
 
 
 def _delete(rng: random.Random) -> Plan:
-    version = rng.randrange(3)
+    version = rng.choice(versions(DeleteGroupsRequest))
     return Plan(_text("Delete", v=version), lambda side: (DeleteGroupsRequest([side.group]), version))
 
 
@@ -407,12 +409,13 @@ def _add_offsets(rng: random.Random) -> Plan:
 
 
 def _txn_commit(rng: random.Random) -> Plan:
-    slot, version, change = rng.randrange(2), rng.randrange(6), _pick(rng, {0: 30, -1: 1.5, 1: 0.5})
-    offset = rng.randrange(100)
+    slot, change = rng.randrange(2), _pick(rng, {0: 30, -1: 1.5, 1: 0.5})
+    version, offset = rng.choice(versions(TxnOffsetCommitRequest)), rng.randrange(100)
 
     def make(side: Any) -> tuple[Any, int]:
         producer, epoch = side.slots[slot].producer
-        topic = TxnOffsetCommitRequestTopic(side.topics[0], [TxnOffsetCommitRequestPartition(0, offset)])
+        partitions = [TxnOffsetCommitRequestPartition(0, offset)]
+        topic = TxnOffsetCommitRequestTopic(side.topics[0], side.topic_ids[0], partitions)
         return TxnOffsetCommitRequest(
             f"{side.group}-{slot}", side.group, producer, epoch + change, topics=[topic]
         ), version

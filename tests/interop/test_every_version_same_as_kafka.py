@@ -6,7 +6,7 @@ import struct
 
 import pytest
 from tests.interop.fields import Scenario, Talk, assert_same
-from tests.protocol.real_requests import REQUEST_FOR, Ground
+from tests.protocol.real_requests import REQUEST_FOR, Ground, versions
 
 from kadence.protocol import registry
 from kadence.protocol.api_versions import ApiVersionsRequest
@@ -42,7 +42,7 @@ def every_version(talk: Talk) -> None:
     talk.transactional_id()
     ground = Ground(topic, talk.topic_id(topic), group, encode_batch([(1_000, b"k", b"v", ())]))
     for key, handler in sorted(HANDLERS.items()):
-        for version in range(handler.request.MIN_VERSION, handler.request.MAX_VERSION + 1):
+        for version in versions(handler.request):
             request = REQUEST_FOR[handler.request](version, ground)
             name = type(request).__name__
             talk.ask(request, version, without=WITHOUT.get(name, ()), mine=True)
@@ -50,15 +50,28 @@ def every_version(talk: Talk) -> None:
 
 
 def api_versions(talk: Talk) -> None:
-    for version in range(5):
+    for version in versions(ApiVersionsRequest):
         talk.ask(ApiVersionsRequest("kadence", "1"), version, without=WITHOUT["ApiVersionsRequest"])
-    for version in (3, 4):
+    for version in (3, versions(ApiVersionsRequest)[-1]):
         for strange in ("", "a b", "-a", "a-", "ä", "a_", "a_b", "A.", ".", "a/b", "a\n", "1+2"):
             talk.ask(ApiVersionsRequest(strange, "1.0"), version)
             talk.ask(ApiVersionsRequest("a", strange), version)
         for usual in ("a" * 300, "9", "a.b-c.D", "a--b"):
             talk.ask(ApiVersionsRequest(usual, "1.0"), version, without=WITHOUT["ApiVersionsRequest"])
             talk.ask(ApiVersionsRequest("a", usual), version, without=WITHOUT["ApiVersionsRequest"])
+
+
+def nodes_that_are_meant(talk: Talk) -> None:
+    """KIP-1242: whoever is not the node of the cluster that the client means says so."""
+    found = talk.wire.call(MetadataRequest([]))
+    for cluster_id in (found.cluster_id, "another", "", None):
+        for node_id in (found.brokers[0].node_id, 99, -1):
+            request = ApiVersionsRequest("a", "1", cluster_id, node_id)
+            answer = talk.wire.call(request, versions(ApiVersionsRequest)[-1])
+            is_right = cluster_id == found.cluster_id
+            talk.note(
+                f"the right cluster: {is_right}, {cluster_id is None}, node {node_id > 0}", answer.error_code
+            )
 
 
 def versions_that_nobody_has(talk: Talk) -> None:
@@ -68,7 +81,7 @@ def versions_that_nobody_has(talk: Talk) -> None:
         changed = struct.pack(">hh", key, version) + frame[4:]
         raw(talk, f"key {key} version {version}", changed)
     asked = registry.encode_request(ApiVersionsRequest("a", "1"), 4, 1, "wire")
-    for version in (5, 99, -1):
+    for version in (6, 99, -1):
         raw(talk, f"ApiVersions {version}", struct.pack(">hh", 18, version) + asked[4:])
 
 
@@ -134,7 +147,8 @@ def access_rules(talk: Talk) -> None:
 
 
 SCENARIOS: list[Scenario] = [
-    every_version, api_versions, versions_that_nobody_has, odd_frames, logins_without_need, access_rules,
+    every_version, api_versions, nodes_that_are_meant, versions_that_nobody_has, odd_frames,
+    logins_without_need, access_rules,
 ]  # fmt: skip
 
 

@@ -28,7 +28,9 @@ HEARTBEAT = "consumer.heartbeat.interval.ms"
 ASSIGNMENT = "consumer.assignment.interval.ms"
 
 
-_BOUND = re.compile(r"(\S+) must be (?:(?:greater|less) than or equal to \S+|in the range \d+ to \d+ inclusive\.)")
+_BOUND = re.compile(
+    r"(\S+) must be (?:(?:greater|less) than or equal to \S+|in the range \d+ to \d+ inclusive\.)"
+)
 
 
 def words(message: str | None) -> str | None:

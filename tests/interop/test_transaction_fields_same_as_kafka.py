@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.interop.fields import MADE_UP_IDS, Scenario, Talk, assert_same
+from tests.interop.fields import MADE_UP_IDS, UNKNOWN_ID, Scenario, Talk, assert_same
+from tests.protocol.real_requests import versions
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest
@@ -154,7 +155,7 @@ def committing_offsets(talk: Talk) -> None:
     def offset(index: int, metadata: str | None = "n") -> TxnOffsetCommitRequestPartition:
         return TxnOffsetCommitRequestPartition(index, 7, -1, metadata)
 
-    for version in range(6):
+    for version in versions(TxnOffsetCommitRequest):
         producer = begin(talk, name)
         talk.wire.call(AddOffsetsToTxnRequest(name, *producer, group))
 
@@ -166,7 +167,11 @@ def committing_offsets(talk: Talk) -> None:
             version: int = version,
             **changes: Any,
         ) -> None:
-            asked = [TxnOffsetCommitRequestTopic(each, partitions) for each, partitions in topics]
+            ids = {topic: talk.topic_id(topic), "": bytes(16)}
+            asked = [
+                TxnOffsetCommitRequestTopic(each, ids.get(each, UNKNOWN_ID), partitions)
+                for each, partitions in topics
+            ]
             request = TxnOffsetCommitRequest(to, of, *by, topics=asked)
             for field, value in changes.items():
                 setattr(request, field, value)
@@ -186,9 +191,12 @@ def committing_offsets(talk: Talk) -> None:
             commit(usual, by=by)
         if version >= 3:
             commit(usual, member_id="who")
-            commit(usual, generation_id=5)
+            commit(usual, generation_id_or_member_epoch=5)
             commit(usual, group_instance_id="who")
-            commit(usual, generation_id=-2)
+            commit(usual, generation_id_or_member_epoch=-2)
+            nobodys = talk.group("another group")
+            talk.wire.call(AddOffsetsToTxnRequest(name, *producer, nobodys))
+            commit(usual, of=nobodys, generation_id_or_member_epoch=5)
 
 
 def administering(talk: Talk) -> None:

@@ -191,7 +191,8 @@ class Stage:
             *producer,
             topics=[
                 TxnOffsetCommitRequestTopic(
-                    self.side.topic, [TxnOffsetCommitRequestPartition(each, offset) for each in partitions]
+                    self.side.topic,
+                    partitions=[TxnOffsetCommitRequestPartition(each, offset) for each in partitions],
                 )
             ],
         )
@@ -340,7 +341,7 @@ def committing_offsets(stage: Stage) -> Any:
     seen.append(stage.add_offsets(producer))
     seen.append(stage.commit_offsets(producer, 4))
     seen += [stage.end(producer, committed=True), stage.committed(stable=True)]
-    for changes in ({"generation_id": 3}, {"member_id": "who"}):
+    for changes in ({"generation_id_or_member_epoch": 3}, {"member_id": "who"}):
         stage.add_offsets(producer)
         seen.append(stage.commit_offsets(producer, 5, **changes))
     return seen

@@ -107,9 +107,11 @@ class TransactionWorld(World):
                 self.answer(request, AddOffsetsToTxnResponse(error_code=code))
             case TxnOffsetCommitRequest():
                 answers = [TxnOffsetCommitResponsePartition(0, code)]
-                self.answer(
-                    request, TxnOffsetCommitResponse(topics=[TxnOffsetCommitResponseTopic("t", answers)])
-                )
+                (topic,) = message.topics
+                by_id = request.max_version is None
+                named = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
+                answered = TxnOffsetCommitResponseTopic(partitions=answers, **named)
+                self.answer(request, TxnOffsetCommitResponse(topics=[answered]))
             case EndTxnRequest():
                 raised = bool(self._features) and not code
                 self.epoch += raised

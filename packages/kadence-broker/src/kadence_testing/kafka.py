@@ -34,7 +34,8 @@ from kadence_testing.maven import maven_jars
 
 __all__ = ["KAFKA_VERSION", "Kafka", "free_ports", "kafka_jars"]
 
-KAFKA_VERSION: Final = "4.3.1"
+KAFKA_VERSION: Final = os.environ.get("KADENCE_KAFKA_VERSION") or "4.4.0"
+"""The release of Apache Kafka that `Kafka` runs: the environment variable ``KADENCE_KAFKA_VERSION``, or 4.4.0."""
 
 _COORDINATES: Final = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",

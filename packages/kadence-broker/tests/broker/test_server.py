@@ -36,7 +36,7 @@ def test_kip_511_an_api_versions_from_the_future_is_answered_in_v0(wire: Wire) -
     correlation, answer = decode_response(ApiVersionsRequest, 4, wire.receive_frame())
     assert correlation == 7
     assert answer.error_code == codes.UNSUPPORTED_VERSION
-    assert any(each.api_key == 18 and each.max_version == 4 for each in answer.api_keys)
+    assert any(each.api_key == 18 and each.max_version == 5 for each in answer.api_keys)
     assert wire.call(ApiVersionsRequest(), 0).error_code == codes.NONE
 
 
@@ -170,3 +170,24 @@ def test_a_connection_says_who_it_is(broker: Broker, wire: Wire) -> None:
     wire.call(MetadataRequest(topics=[]))
     (connection,) = broker._on_loop(lambda: list[Connection](broker._core.server.connections))
     assert repr(connection).endswith("to node 1, idle>")
+
+
+@pytest.mark.parametrize(
+    ("cluster_id", "node_id", "code"),
+    [
+        (None, -1, codes.NONE),
+        ("here", 2, codes.NONE),
+        ("here", 1, codes.REBOOTSTRAP_REQUIRED),
+        ("there", 2, codes.REBOOTSTRAP_REQUIRED),
+        ("here", -1, codes.INVALID_REQUEST),
+        (None, 2, codes.INVALID_REQUEST),
+    ],
+)
+def test_kip_1242_a_node_that_is_not_the_one_that_is_meant_says_so(
+    cluster_id: str | None, node_id: int, code: int
+) -> None:
+    with Broker(nodes=2) as broker, Wire(broker, node=2) as wire:
+        known = wire.call(MetadataRequest(topics=[])).cluster_id if cluster_id == "here" else cluster_id
+        answer = wire.call(ApiVersionsRequest("a", "1", known, node_id))
+        assert answer.error_code == code
+        assert bool(answer.api_keys) == (code == codes.NONE)

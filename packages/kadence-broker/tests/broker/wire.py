@@ -7,6 +7,8 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Self
 
+from tests.protocol.real_requests import versions
+
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -32,8 +34,8 @@ class Wire:
         self.sock.close()
 
     def send(self, message: Any, version: int | None = None, *, expect: bool = True) -> None:
-        """Send a request without waiting for its answer."""
-        version = type(message).MAX_VERSION if version is None else version
+        """Send a request without waiting for its answer; in the newest version that the Kafka of the tests has, too."""
+        version = versions(type(message))[-1] if version is None else version
         self._correlation += 1
         frame = encode_request(message, version, self._correlation, "wire")
         self.send_frame(frame)

@@ -13,10 +13,16 @@ from kadence.protocol.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kadence.protocol.offset_commit_record import OffsetCommitValue
 from kadence.protocol.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
+)
+from kadence.protocol.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
 )
 
 UNKNOWN = b"?" * 16
@@ -97,3 +103,47 @@ def test_a_commit_where_nothing_exists_makes_no_group() -> None:
     world = World()
     commit(world, topic("unheard-of"), version=9)
     assert world.coordinator.groups == {}
+
+
+# ------------------------------------------------------------ in transactions (KIP-1319)
+
+
+def commit_in_transaction(
+    world: World, *topics: tuple[str, bytes, tuple[int, ...]], version: int, generation: int = -1
+) -> list[tuple[str, bytes, list[int]]]:
+    asked = [
+        TxnOffsetCommitRequestTopic(
+            name, topic_id, [TxnOffsetCommitRequestPartition(each, committed_offset=7) for each in partitions]
+        )
+        for name, topic_id, partitions in topics
+    ]
+    request = TxnOffsetCommitRequest("tx", "g", 1, 0, generation, topics=asked)
+    answered = world.send(request, version).response.topics
+    return [
+        (each.name, each.topic_id, [partition.error_code for partition in each.partitions])
+        for each in answered
+    ]
+
+
+def test_offsets_in_a_transaction_are_kept_by_topic_id() -> None:
+    world = World()
+    found = commit_in_transaction(world, ("", id_of("t"), (0, 2)), ("", UNKNOWN, (0,)), version=6)
+    assert found == [
+        ("", id_of("t"), [codes.NONE, codes.UNKNOWN_TOPIC_OR_PARTITION]),
+        ("", UNKNOWN, [codes.UNKNOWN_TOPIC_ID]),
+    ]
+
+
+@pytest.mark.parametrize(("version", "topic_id"), [(5, bytes(16)), (6, id_of("t"))])
+def test_what_a_transaction_stores_says_which_topic_it_is_of(version: int, topic_id: bytes) -> None:
+    """Kafka 4.4 stores the id whatever the version; 4.3 stored none."""
+    world = World()
+    commit_in_transaction(world, ("t", topic_id, (0,)), version=version)
+    (stored,) = [record.value for record in world.log if isinstance(record.value, OffsetCommitValue)]
+    assert (stored.offset, stored.topic_id) == (7, id_of("t"))
+
+
+@pytest.mark.parametrize(("version", "code"), [(5, codes.ILLEGAL_GENERATION), (6, codes.GROUP_ID_NOT_FOUND)])
+def test_a_member_of_a_group_that_is_gone_commits_nothing_in_a_transaction(version: int, code: int) -> None:
+    ((_, _, found),) = commit_in_transaction(World(), ("t", id_of("t"), (0,)), version=version, generation=3)
+    assert found == [code]

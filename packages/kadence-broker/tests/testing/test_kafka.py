@@ -15,7 +15,7 @@ from tests.patience import PATIENCE, until
 
 from kadence import Producer
 from kadence.errors import LocalError, MissingDependencyError
-from kadence_testing.kafka import Kafka, _reserved, free_ports
+from kadence_testing.kafka import KAFKA_VERSION, Kafka, _reserved, free_ports
 from kadence_testing.maven import maven_jars
 
 
@@ -37,7 +37,19 @@ def test_the_shared_node_answers_kafkas_own_tool(kafka: Kafka) -> None:
         *("--bootstrap-server", kafka.bootstrap_servers, "--describe", "--topic", "fixture-check"),
     )
     assert "PartitionCount: 2" in described
-    assert repr(kafka) == f"<Kafka 4.3.1 at {kafka.bootstrap_servers}, pid {kafka.pid}>"
+    assert repr(kafka) == f"<Kafka {KAFKA_VERSION} at {kafka.bootstrap_servers}, pid {kafka.pid}>"
+
+
+@pytest.mark.parametrize(("named", "used"), [("4.3.1", "4.3.1"), ("", "4.4.0"), (None, "4.4.0")])
+def test_one_variable_chooses_the_release(named: str | None, used: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if name != "KADENCE_KAFKA_VERSION"}
+    if named is not None:
+        environment["KADENCE_KAFKA_VERSION"] = named
+    program = "from kadence_testing.kafka import KAFKA_VERSION as v, _COORDINATES as c; print(v, v in c[0], v in c[1])"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == [used, "True", "True"]
 
 
 def test_a_failing_tool_says_what_it_wrote(kafka: Kafka) -> None:
@@ -50,7 +62,7 @@ def test_a_node_that_cannot_start_shows_its_log_and_leaves_nothing(kafka: Kafka)
     with pytest.raises(LocalError, match="conductor"):
         broken.start()
     assert broken.pid == 0
-    assert repr(broken) == "<Kafka 4.3.1 not running>"
+    assert repr(broken) == f"<Kafka {KAFKA_VERSION} not running>"
 
 
 @pytest.mark.heavy
@@ -101,7 +113,7 @@ def test_a_halted_node_comes_back_with_its_data_on_its_port(kafka: Kafka) -> Non
         sent = producer.send("kept", b"before").result(PATIENCE)
         pid = node.pid
         node.halt()
-        assert (node.pid, repr(node)) == (0, "<Kafka 4.3.1 halted>")
+        assert (node.pid, repr(node)) == (0, f"<Kafka {KAFKA_VERSION} halted>")
         node.start()
         assert node.bootstrap_servers == address
         assert node.pid != pid

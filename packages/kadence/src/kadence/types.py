@@ -5,7 +5,8 @@ Only type checkers see the type variables' defaults; Python 3.11 does not suppor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kadence.printable import printable
@@ -102,12 +103,17 @@ class GroupMetadata:
 
     ``generation_id`` is the generation (classic) or the member epoch (KIP-848), −1 if it is not in the group.
     ``member_id`` is "" before it joins.
+
+    Attributes:
+        topic_ids: the ids of the topics that the member reads, by name, as far as they are known. With them a producer
+            commits no offsets for a new topic that has the name of a deleted one (KIP-1319). They are not compared.
     """
 
     group_id: str
     generation_id: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.create_partitions import CreatePartitionsRequest
 from kadence.protocol.create_topics import CreateTopicsRequest
-from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 from kadence.protocol.delete_topics import DeleteTopicsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
 from kadence.protocol.describe_log_dirs import DescribeLogDirsRequest
@@ -388,6 +388,19 @@ def test_a_group_that_does_not_exist(admin: Admin) -> None:
         admin.describe_consumer_groups(["nobody"])
     with pytest.raises(BrokerError, match=r"GROUP_ID_NOT_FOUND.*'nobody'"):
         admin.delete_consumer_groups(["nobody"])
+
+
+def test_a_group_that_was_not_deleted_tells_the_brokers_reason(broker: Broker) -> None:
+    """DeleteGroups 3."""
+    answer = DeleteGroupsResponse(
+        results=[DeletableGroupResult("g", ec.GROUP_DELETION_FAILED, "the plugin keeps it")]
+    )
+    with (
+        broker.faults.respond(DeleteGroupsRequest, lambda call: answer),
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        pytest.raises(BrokerError, match=r"GROUP_DELETION_FAILED.*group 'g': the plugin keeps it"),
+    ):
+        admin.delete_consumer_groups(["g"])
 
 
 @pytest.mark.parametrize(("newest", "look_ups"), [(6, 1), (4, 1), (3, 2), (0, 2)])

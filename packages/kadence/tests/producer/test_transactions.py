@@ -38,9 +38,11 @@ from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
 )
-from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction
+from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction, TopicPartition
 
 GROUP = GroupMetadata("g", 3, "member")
+TOPIC_ID = b"t" * 16
+KNOWING = GroupMetadata("g", 3, "member", topic_ids={"t": TOPIC_ID})
 OFFSETS = {TP: OffsetAndMetadata(5)}
 LOST = DisconnectedError("gone")
 
@@ -234,7 +236,8 @@ def test_offsets_of_a_group_are_part_of_it(version: int, asked: list[str]) -> No
     world.begin()
     world.run(world.now_in.begin_offsets(OFFSETS, GROUP))
     commit = world.asked[-1]
-    assert (commit.group_id, commit.generation_id, commit.member_id) == ("g", 3, "member")
+    generation = commit.generation_id_or_member_epoch
+    assert (commit.group_id, generation, commit.member_id) == ("g", 3, "member")
     world.run(world.now_in.begin_commit())
     assert world.asked_for() == [*asked, "EndTxn"]
 
@@ -462,6 +465,61 @@ def test_refused_offsets(request_type: type, code: int, state: State) -> None:
     with pytest.raises(KafkaError, match=ec.name(code)):
         done()
     assert world.now_in.state is state
+
+
+@pytest.mark.parametrize("code", [ec.GROUP_ID_NOT_FOUND, ec.STALE_MEMBER_EPOCH])
+def test_a_member_that_the_group_left_behind_fails_the_transaction_alone(code: int) -> None:
+    """Both are codes of version 6."""
+    world = TransactionWorld()
+    world.begin()
+    world.codes[TxnOffsetCommitRequest] = [code]
+    done = world.now_in.begin_offsets(OFFSETS, KNOWING)
+    world.run()
+    with pytest.raises(KafkaError, match=ec.name(code)):
+        done()
+    assert world.now_in.state is State.ABORTABLE
+
+
+@pytest.mark.parametrize(
+    ("version", "group", "newest"),
+    [(2, GROUP, 5), (2, KNOWING, None), (0, KNOWING, 4)],
+    ids=["no id", "by id", "an old cluster"],
+)
+def test_topics_whose_ids_are_known_are_named_by_them(
+    version: int, group: GroupMetadata, newest: int | None
+) -> None:
+    """KIP-1319. Version 6 has no names, so one topic without an id needs version 5."""
+    world = TransactionWorld(version=version)
+    world.begin()
+    done = world.now_in.begin_offsets(OFFSETS, group)
+    while not isinstance((request := world.turn()[0]).message, TxnOffsetCommitRequest):
+        world.say(request)
+    (topic,) = request.message.topics
+    assert (topic.name, topic.topic_id) == ("t", group.topic_ids.get("t", bytes(16)))
+    assert request.max_version == newest
+    world.say(request)
+    assert done()
+
+
+def test_one_topic_without_an_id_keeps_all_names() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.now_in.begin_offsets({**OFFSETS, TopicPartition("u", 0): OffsetAndMetadata(1)}, KNOWING)
+    while not isinstance((request := world.turn()[0]).message, TxnOffsetCommitRequest):
+        world.say(request)
+    assert request.max_version == 5
+
+
+def test_a_topic_that_is_gone_is_not_confused_with_the_next_one_of_its_name() -> None:
+    world = TransactionWorld()
+    world.begin()
+    world.codes[TxnOffsetCommitRequest] = [ec.UNKNOWN_TOPIC_ID]
+    done = world.now_in.begin_offsets(OFFSETS, KNOWING)
+    world.run()
+    with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0") as raised:
+        done()
+    assert raised.value.partitions == {TP}
+    assert world.now_in.state is State.ABORTABLE
 
 
 def test_a_topic_that_the_coordinator_does_not_know_for_seconds_is_gone() -> None:

@@ -39,6 +39,7 @@ from kadence.producer.transactions import Transactions
 from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import ProduceRequest
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.types import GroupMetadata
 from kadence_testing.kafka import Kafka
 
@@ -408,6 +409,48 @@ def test_what_was_read_and_what_was_written_count_together(servers: str, topic: 
                 assert tp not in admin.list_consumer_group_offsets(topic)
         until(lambda: tp in admin.list_consumer_group_offsets(topic), what="the offset is committed")
         assert admin.list_consumer_group_offsets(topic)[tp].offset == offset
+
+
+@pytest.mark.parametrize("newest", [6, 5])
+def test_offsets_count_for_the_topic_that_was_read_and_not_for_the_next_of_its_name(newest: int) -> None:
+    """KIP-1319. By name, which older brokers need, the offset is the new topic's."""
+    tp = TopicPartition("t", 0)
+    with (
+        Broker(topics={"t": 1}) as broker,
+        broker.faults.limit(TxnOffsetCommitRequest, newest),
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
+        Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        broker.faults.observe(TxnOffsetCommitRequest) as commits,
+    ):
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"in").result(PATIENCE)
+        producer.commit_transaction()
+        consumer.subscribe(["t"])
+        offset = next(iter(consumer.poll(PATIENCE))).offset + 1
+        group = consumer.group_metadata()
+        assert group.topic_ids == {"t": admin.describe_topics(["t"])["t"].topic_id}
+        admin.delete_topics(["t"])
+        admin.create_topics({"t": 1})
+        producer.begin_transaction()
+        if newest == 6:
+            with pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0"):
+                producer.send_offsets_to_transaction({tp: offset}, group)
+            producer.abort_transaction()
+        else:
+            producer.send_offsets_to_transaction({tp: offset}, group)
+            producer.commit_transaction()
+        assert [call.version for call in commits.calls] == [newest]
+        until(
+            lambda: (tp in admin.list_consumer_group_offsets("g")) == (newest == 5),
+            what="the offset is committed",
+        )
 
 
 def test_closing_does_not_wait_for_ever_for_an_abort_that_nobody_answers() -> None:

@@ -107,9 +107,25 @@ from kadence.protocol.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from kadence_testing.kafka import KAFKA_VERSION
+
+_NEWEST_OF_4_3: Final[dict[type[Any], int]] = {
+    ApiVersionsRequest: 4,
+    TxnOffsetCommitRequest: 5,
+    DeleteGroupsRequest: 2,
+}
+"""What Kafka 4.4 added."""
+OF_THIS_KAFKA: Final = frozenset(range(93 if KAFKA_VERSION.startswith("4.3.") else 95))
+"""The keys of APIs up to the newest one that the Kafka of the tests knows."""
 
 MADE_UP_IDS: Final = 7_000_000
 """No broker gives out ids of producers from here on: one that it has given to another test has an epoch there."""
+
+
+def versions(request: type[Any]) -> range:
+    """The versions of an API that we and the Kafka of the tests have in common."""
+    older = _NEWEST_OF_4_3 if KAFKA_VERSION.startswith("4.3.") else {}
+    return range(request.MIN_VERSION, older.get(request, request.MAX_VERSION) + 1)
 
 
 @dataclass(frozen=True)
@@ -269,7 +285,11 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
         ground.group,
         MADE_UP_IDS,
         0,
-        topics=[TxnOffsetCommitRequestTopic(ground.topic, [TxnOffsetCommitRequestPartition(0, 1)])],
+        topics=[
+            TxnOffsetCommitRequestTopic(
+                ground.topic, ground.topic_id, [TxnOffsetCommitRequestPartition(0, 1)]
+            )
+        ],
     ),
     WriteTxnMarkersRequest: lambda *_: WriteTxnMarkersRequest(
         [WritableTxnMarker(MADE_UP_IDS, 0, topics=[WritableTxnMarkerTopic("no-such-topic", [0])])]

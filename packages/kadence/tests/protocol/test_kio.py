@@ -26,8 +26,16 @@ from tests.protocol.values import Case, Limits, cases, decode, encode, messages
 from kadence.protocol import error_codes
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-CASES = [case for case in cases() if case.module.record_type is None]
+NEWER = {
+    f"{name}{kind}-v{version}"
+    for name, version in (("ApiVersions", 5), ("TxnOffsetCommit", 6), ("DeleteGroups", 3))
+    for kind in ("Request", "Response")
+}
+"""Kafka 4.4's, which kio does not have."""
+CASES = [case for case in cases() if case.module.record_type is None and str(case) not in NEWER]
 """kio does not have the records that coordinators store."""
+RENAMED = {"generation_id": "generation_id_or_member_epoch"}
+"""Kafka 4.4's names of fields in TxnOffsetCommit that kio has by their names before."""
 NEWER_CODES = {
     134: "GROUP_DELETION_FAILED",
     135: "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED",
@@ -67,8 +75,10 @@ def to_kio(cls: Any, message: Any) -> Any:
     hints = typing.get_type_hints(cls)
     values = {}
     for field in dataclasses.fields(cls):
-        # kio drops the unit of what it makes a timedelta or a datetime.
-        name = field.name if field.name in message.__slots__ else f"{field.name}_ms"
+        name = field.name
+        if name not in message.__slots__:
+            # kio drops the unit of what it makes a timedelta or a datetime.
+            name = RENAMED.get(name, f"{name}_ms")
         values[field.name] = _to_kio(
             field.metadata.get("kafka_type"), hints[field.name], getattr(message, name)
         )
@@ -122,7 +132,8 @@ def test_kio_has_the_same_fields() -> None:
             cls: Any = todo.pop()
             ours = {f.name for f in case.module.structs[cls.__name__].fields if case.version in f.versions}
             theirs = {field.name for field in dataclasses.fields(cls)}
-            assert theirs | {f"{name}_ms" for name in theirs - ours} >= ours, f"{case} {cls.__name__}"
+            others = {RENAMED.get(name, f"{name}_ms") for name in theirs - ours}
+            assert theirs | others >= ours, f"{case} {cls.__name__}"
             assert len(theirs) == len(ours), f"{case} {cls.__name__}"
             hints = typing.get_type_hints(cls)
             arms = [arm for name in theirs for arm in (hints[name], *typing.get_args(hints[name]))]

@@ -49,7 +49,7 @@ def test_the_tables_name_every_api() -> None:
         (17, 1, 1, 0),  # SaslHandshake never is
         (18, 2, 1, 0),
         (18, 3, 2, 0),  # ApiVersions: flexible, but its response's header is 0
-        (18, 4, 2, 0),
+        (18, 5, 2, 0),
         (68, 0, 2, 1),
     ],
 )
@@ -81,9 +81,9 @@ def test_a_response_comes_back_whole(version: int) -> None:
 
 
 def test_a_refused_api_versions_answer_is_read_in_version_0() -> None:
-    answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(18, 0, 4)])
+    answer = ApiVersionsResponse(error_code=35, api_keys=[ApiVersion(18, 0, 5)])
     frame = registry.encode_response(answer, 0, 9)
-    for asked in range(5):
+    for asked in range(6):
         assert registry.decode_response(ApiVersionsRequest, asked, frame) == (9, answer)
 
 
@@ -105,7 +105,7 @@ def test_an_unknown_api_or_version_keeps_its_header() -> None:
 
     w = Writer()
     RequestHeader(18, 9, 42, "them").write(w, 2)
-    with pytest.raises(registry.UnsupportedRequestError, match="spoken here are 0 to 4") as newer:
+    with pytest.raises(registry.UnsupportedRequestError, match="spoken here are 0 to 5") as newer:
         registry.decode_request(w.getvalue() + b"a body of the future")
     assert newer.value.header.correlation_id == 42
     copy = pickle.loads(pickle.dumps(newer.value))

@@ -43,9 +43,7 @@ class Group(Protocol):
     ) -> int:
         """The code for a commit by this member; ``generation`` is the member epoch in a KIP-848 group."""
 
-    def partition_code(
-        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
-    ) -> int:
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
         """The code for a commit of this partition, if `commit_code` allows the commit."""
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:

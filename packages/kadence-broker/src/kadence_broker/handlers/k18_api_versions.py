@@ -1,5 +1,7 @@
 """ApiVersions (18): which APIs and versions there are. v3 flexible, with the client's name  v4 features from 0.
 
+v5 which node of which cluster is meant (KIP-1242)
+
 A version above ours is answered too, in the format of v0 with UNSUPPORTED_VERSION, so that any client
 can find out what to speak. `dispatch` sees to that; the header of the answer is v0 in every version.
 """
@@ -31,6 +33,7 @@ _FIRST_LEVEL_0_VERSION: Final = 4
 
 
 _FIRST_NAMED_VERSION: Final = 3
+_NO_NODE: Final = -1
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """Names and versions of clients that Kafka takes (KIP-511)."""
 
@@ -60,11 +63,16 @@ def make_handler(others: Iterable[Handler]) -> Handler:
     """The handler, knowing all others."""
     known: list[Handler] = list(others)
 
-    def handle(_services: Services, call: Call) -> ApiVersionsResponse:
+    def handle(services: Services, call: Call) -> ApiVersionsResponse:
         asked: ApiVersionsRequest = call.message
         software = (asked.client_software_name, asked.client_software_version)
         if call.version >= _FIRST_NAMED_VERSION and not all(_SOFTWARE.fullmatch(each) for each in software):
             return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
+        if (asked.cluster_id is None) != (asked.node_id == _NO_NODE):
+            return ApiVersionsResponse(error_code=codes.INVALID_REQUEST)
+        here = (services.cluster.cluster_id, call.node_id)
+        if asked.cluster_id is not None and (asked.cluster_id, asked.node_id) != here:
+            return ApiVersionsResponse(error_code=codes.REBOOTSTRAP_REQUIRED)
         return offer(known, version=call.version)
 
     def refuse(call: Call, code: int) -> ApiVersionsResponse:

@@ -1,4 +1,4 @@
-"""DeleteGroups (42). v2 flexible."""
+"""DeleteGroups (42). v2 flexible  v3 a message for each group, null for the usual errors, as in Kafka."""
 
 from __future__ import annotations
 

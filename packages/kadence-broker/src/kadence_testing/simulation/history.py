@@ -177,9 +177,8 @@ class History:
             allowed = _may_commit(core, message.group_id, message.member_id, generation, message.topics)
             call.on_reply = lambda response: self._committed(core, message, response, allowed)
         elif isinstance(message, TxnOffsetCommitRequest):
-            if not _may_commit(
-                core, message.group_id, message.member_id, message.generation_id, message.topics
-            ):
+            generation = message.generation_id_or_member_epoch
+            if not _may_commit(core, message.group_id, message.member_id, generation, message.topics):
                 call.on_reply = lambda response: self._committed_from_the_past(core, message, response)
         elif isinstance(message, OffsetDeleteRequest):
             self._restarts.may_forget_offsets(message.group_id)
@@ -266,8 +265,9 @@ class History:
                     group = core.coordination.coordinator.groups.get(request.group_id)
                     self.object_to(
                         f"a commit from the past was accepted in a transaction of {request.transactional_id!r}: "
-                        f"{TopicPartition(topic.name, each.partition_index)} of member {request.member_id!r}, "
-                        f"generation or epoch {request.generation_id}, in {group!r}"
+                        f"{TopicPartition(topic.name or topic.topic_id.hex(), each.partition_index)} of member "
+                        f"{request.member_id!r}, "
+                        f"generation or epoch {request.generation_id_or_member_epoch}, in {group!r}"
                     )
 
     def _look_at_commit(
@@ -430,7 +430,7 @@ def _topic_id(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommi
     if topic.name:
         known = core.cluster.topics.get(topic.name)
         return b"" if known is None else known.topic_id
-    return topic.topic_id if isinstance(topic, OffsetCommitRequestTopic) else b""
+    return topic.topic_id
 
 
 def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes | None]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.worlds.consumer_group import REBALANCE, SESSION, ConsumerWorld, owned, topic
+from tests.worlds.coordinator import id_of
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.consumer_group_target_assignment_metadata_record import (
@@ -449,21 +450,25 @@ def commit(world: ConsumerWorld, member_id: str, epoch: int, *partitions: int, v
     return [each.error_code for each in answered.partitions]
 
 
-def commit_in_transaction(world: ConsumerWorld, member_id: str, epoch: int, *partitions: int) -> list[int]:
+def commit_in_transaction(
+    world: ConsumerWorld, member_id: str, epoch: int, *partitions: int, version: int = 5
+) -> list[int]:
     request = TxnOffsetCommitRequest(
         "tx",
         world.group_id,
         producer_id=1,
         producer_epoch=0,
-        generation_id=epoch,
+        generation_id_or_member_epoch=epoch,
         member_id=member_id,
         topics=[
             TxnOffsetCommitRequestTopic(
-                "t", [TxnOffsetCommitRequestPartition(each, committed_offset=7) for each in partitions]
+                "t",
+                id_of("t"),
+                [TxnOffsetCommitRequestPartition(each, committed_offset=7) for each in partitions],
             )
         ],
     )
-    (answered,) = world.send(request, 5).response.topics
+    (answered,) = world.send(request, version).response.topics
     return [each.error_code for each in answered.partitions]
 
 
@@ -488,6 +493,7 @@ def test_a_member_commits_with_its_epoch(world: ConsumerWorld) -> None:
     world.settle(world.member("a"))
     assert commit(world, "a", -1, 0) == [codes.STALE_MEMBER_EPOCH]
     assert commit_in_transaction(world, "a", -1, 0) == [codes.ILLEGAL_GENERATION]
+    assert commit_in_transaction(world, "a", -1, 0, version=6) == [codes.STALE_MEMBER_EPOCH], "KIP-1319"
     assert commit_in_transaction(world, "", -1, 0) == [codes.NONE], "one that is in no group names nothing"
 
 

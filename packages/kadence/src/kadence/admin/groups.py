@@ -257,8 +257,9 @@ def deleted(calls: Calls, deadline: int, order: list[str]) -> Waits[Outcomes[str
                 result.update(dict.fromkeys(names, answer))
                 continue
             for item in answer.results:
+                what = f"group {item.group_id!r}"
                 result[item.group_id] = (
-                    refusal(item.error_code, f"group {item.group_id!r}") if item.error_code else None
+                    refusal(item.error_code, what, item.error_message) if item.error_code else None
                 )
         return result
 

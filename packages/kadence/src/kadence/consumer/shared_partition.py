@@ -341,6 +341,13 @@ class SharedPartition(DeliveryState):
             return None
         return at.fetch_epoch if at.fetch_epoch < self.topic_since else self.fetch_epoch
 
+    def topic_read(self) -> bytes:
+        """The id of the topic that the records returned by polls are of; zero if it is not known."""
+        at = self._position if self.decoded is None else self.decoded
+        if self.origin is None or (at is not None and at.fetch_epoch < self.topic_since):
+            return ZERO_UUID
+        return self.origin.topic_id
+
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
         """The application says that everything below ``offset`` is processed; never moves back."""
         processed = self.processed_position()

@@ -29,11 +29,13 @@ from kadence.protocol.txn_offset_commit import (
 )
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.version import VERSION
+from kadence.wire import ZERO_UUID
 
 __all__ = [
     "ADDING",
     "FATAL_TO_RECORDS",
     "LAST_COMMIT_OF_V1",
+    "LAST_COMMIT_WITH_NAMES",
     "LAST_END_OF_V1",
     "LAST_PRODUCE_OF_V1",
     "NAMES_MEMBER",
@@ -46,6 +48,7 @@ __all__ = [
     "codes_of_partitions",
     "commit_offsets",
     "end",
+    "has_topic_ids",
     "init_producer_id",
     "is_v2",
     "outcome_of",
@@ -55,6 +58,8 @@ __all__ = [
 LAST_PRODUCE_OF_V1: Final = 11
 LAST_END_OF_V1: Final = 4
 LAST_COMMIT_OF_V1: Final = 4
+LAST_COMMIT_WITH_NAMES: Final = 5
+"""The last TxnOffsetCommit that names topics by their names (KIP-1319)."""
 RAISES_EPOCH: Final = 3
 """The first InitProducerId that raises the epoch of an id (KIP-360)."""
 NAMES_MEMBER: Final = 3
@@ -98,6 +103,8 @@ _HERE: Final[dict[int, Outcome]] = {
     ec.UNKNOWN_PRODUCER_ID: Outcome.ABORT,
     ec.INVALID_PRODUCER_ID_MAPPING: Outcome.ABORT,
     ec.FENCED_INSTANCE_ID: Outcome.ABORT,
+    # The group has gone with all its members.
+    ec.GROUP_ID_NOT_FOUND: Outcome.ABORT,
     # Codes of the producer itself, in any transaction.
     ec.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Outcome.FATAL,
     ec.CLUSTER_AUTHORIZATION_FAILED: Outcome.FATAL,
@@ -179,7 +186,8 @@ def commit_offsets(
     topics: dict[str, TxnOffsetCommitRequestTopic] = {}
     for tp, at in sorted(offsets.items()):
         epoch: Any = -1 if at.leader_epoch is None else at.leader_epoch
-        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(tp.topic))
+        topic_id = group.topic_ids.get(tp.topic, ZERO_UUID)
+        topic = topics.setdefault(tp.topic, TxnOffsetCommitRequestTopic(tp.topic, topic_id))
         topic.partitions.append(TxnOffsetCommitRequestPartition(tp.partition, at.offset, epoch, at.metadata))
     return TxnOffsetCommitRequest(
         transactional_id,
@@ -192,10 +200,20 @@ def commit_offsets(
     )
 
 
-def codes_of_offsets(answer: TxnOffsetCommitResponse) -> dict[TopicPartition, int]:
-    """The error code of each partition."""
+def has_topic_ids(request: TxnOffsetCommitRequest) -> bool:
+    """True if it can name each topic by its id."""
+    return all(topic.topic_id != ZERO_UUID for topic in request.topics)
+
+
+def codes_of_offsets(
+    request: TxnOffsetCommitRequest, answer: TxnOffsetCommitResponse
+) -> dict[TopicPartition, int]:
+    """The error code of each partition. The answer has names, or ids of topics in the request."""
+    names = {topic.topic_id: topic.name for topic in request.topics}
     return {
-        TopicPartition(topic.name, partition.partition_index): partition.error_code
+        TopicPartition(
+            topic.name or names.get(topic.topic_id, ""), partition.partition_index
+        ): partition.error_code
         for topic in answer.topics
         for partition in topic.partitions
     }

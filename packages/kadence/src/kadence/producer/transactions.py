@@ -36,6 +36,7 @@ from kadence.producer import transaction_requests as requests
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
 from kadence.protocol import error_codes as ec
+from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence.types import GroupMetadata, Node, OffsetAndMetadata, OpenTransaction, TopicPartition
 
 __all__ = ["Transactions"]
@@ -50,6 +51,8 @@ deleted. A member of a group has read the topic, so it is not new, and was delet
 A member of a group has read the topic, so it is not new, and is gone at once: the name may come back with another
 topic, for which the same offsets, sent again, would be committed.
 """
+
+_NO_TOPIC: Final = (ec.UNKNOWN_TOPIC_OR_PARTITION, ec.UNKNOWN_TOPIC_ID)
 
 _NAMED: Final = 5
 """The number of partitions that the text of an error names."""
@@ -348,12 +351,14 @@ class Transactions(Lifecycle):
         if to is not None:
             commit = requests.commit_offsets(self.transactional_id, self._id, sent.group, sent.pending)
             self._is_started = True
-            newest = None if self._is_v2 else requests.LAST_COMMIT_OF_V1
+            newest = None if requests.has_topic_ids(commit) else requests.LAST_COMMIT_WITH_NAMES
+            if not self._is_v2:
+                newest = requests.LAST_COMMIT_OF_V1
             self._ask(
                 now,
                 commit,
                 to,
-                partial(self._on_offsets, sent),
+                partial(self._on_offsets, sent, commit),
                 min_version=requests.NAMES_MEMBER,
                 max_version=newest,
             )
@@ -379,8 +384,8 @@ class Transactions(Lifecycle):
             sent.is_added = self._is_started = True
             self._is_unsure = False
 
-    def _on_offsets(self, sent: _Offsets, now: int, response: Any) -> None:
-        codes = requests.codes_of_offsets(response)
+    def _on_offsets(self, sent: _Offsets, commit: TxnOffsetCommitRequest, now: int, response: Any) -> None:
+        codes = requests.codes_of_offsets(commit, response)
         for tp in [tp for tp, code in codes.items() if code == ec.NONE]:
             sent.pending.pop(tp, None)
         if not sent.pending:
@@ -389,8 +394,8 @@ class Transactions(Lifecycle):
         if code == ec.INVALID_PRODUCER_EPOCH and self._is_v2:
             # Like a leader, the group's coordinator does not know the reason for an old epoch.
             self._fail_transaction(for_code(code))
-        elif code == ec.UNKNOWN_TOPIC_OR_PARTITION and self._is_gone(now, sent):
-            unknown = frozenset(tp for tp, each in codes.items() if each == code)
+        elif code in _NO_TOPIC and self._is_gone(now, sent):
+            unknown = frozenset(tp for tp, each in codes.items() if each in _NO_TOPIC)
             self._abort_for(
                 UnknownTopicOrPartitionError(
                     f"the group's coordinator does not know {', '.join(map(str, sorted(unknown)[:_NAMED]))}, so the "

@@ -6,6 +6,7 @@ that a new client can begin with its newest version (KIP-511). The answer's head
 
 3   client name and version, flexible; features (KIP-584)
 4   features may begin at version 0
+5   which node of which cluster is meant; REBOOTSTRAP_REQUIRED from any other (KIP-1242)
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _q: Final = Struct(">q")
 class ApiVersion(Structure):
     """One API that the broker speaks.
 
-    Versions 0-4.
+    Versions 0-5.
     """
 
     __slots__ = ("api_key", "min_version", "max_version", "unknown_tags")
@@ -78,7 +79,7 @@ class ApiVersion(Structure):
 class SupportedFeatureKey(Structure):
     """A feature that the broker could use.
 
-    Versions 3-4.
+    Versions 3-5.
     """
 
     __slots__ = ("name", "min_version", "max_version", "unknown_tags")
@@ -119,7 +120,7 @@ class SupportedFeatureKey(Structure):
 class FinalizedFeatureKey(Structure):
     """A feature as the whole cluster uses it.
 
-    Versions 3-4.
+    Versions 3-5.
     """
 
     __slots__ = ("name", "max_version_level", "min_version_level", "unknown_tags")
@@ -160,7 +161,7 @@ class FinalizedFeatureKey(Structure):
 class ApiVersionsResponse(Structure):
     """ApiVersionsResponse
 
-    Versions 0-4.
+    Versions 0-5.
     """
 
     __slots__ = (
@@ -176,7 +177,7 @@ class ApiVersionsResponse(Structure):
 
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     error_code: int
@@ -184,15 +185,15 @@ class ApiVersionsResponse(Structure):
     api_keys: list[ApiVersion]
     """One API that the broker speaks."""
     throttle_time_ms: int
-    """How long the broker throttled this client for a quota, in ms. Versions 1-4."""
+    """How long the broker throttled this client for a quota, in ms. Versions 1-5."""
     supported_features: list[SupportedFeatureKey]
-    """A feature that the broker could use. Versions 3-4."""
+    """A feature that the broker could use. Versions 3-5."""
     finalized_features_epoch: int
-    """Grows with each change of the finalised features; -1 when unknown. Versions 3-4."""
+    """Grows with each change of the finalised features; -1 when unknown. Versions 3-5."""
     finalized_features: list[FinalizedFeatureKey]
-    """A feature as the whole cluster uses it. Versions 3-4."""
+    """A feature as the whole cluster uses it. Versions 3-5."""
     zk_migration_ready: bool
-    """Whether the cluster could be moved from ZooKeeper to KRaft; history since Kafka 4. Versions 3-4."""
+    """Whether the cluster could be moved from ZooKeeper to KRaft; history since Kafka 4. Versions 3-5."""
     unknown_tags: dict[int, bytes]
 
     def __init__(
@@ -296,37 +297,46 @@ class ApiVersionsResponse(Structure):
 class ApiVersionsRequest(Structure):
     """ApiVersionsRequest
 
-    Versions 0-4.
+    Versions 0-5.
     """
 
-    __slots__ = ("client_software_name", "client_software_version", "unknown_tags")
+    __slots__ = ("client_software_name", "client_software_version", "cluster_id", "node_id", "unknown_tags")
 
     API_KEY: ClassVar[int] = 18
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 4
+    MAX_VERSION: ClassVar[int] = 5
     FLEXIBLE_FROM: ClassVar[int] = 3
     RESPONSE: ClassVar[type] = ApiVersionsResponse
 
     client_software_name: str
     """Name of the client library; Kafka refuses an empty one, and characters other than letters, digits, -
-    and . Versions 3-4.
+    and . Versions 3-5.
     """
     client_software_version: str
-    """Version of the client library; the same rule. Versions 3-4."""
+    """Version of the client library; the same rule. Versions 3-5."""
+    cluster_id: str | None
+    """The cluster that the client means; null when it knows none. Version 5."""
+    node_id: int
+    """The node that the client means; -1 when it knows none. Version 5."""
     unknown_tags: dict[int, bytes]
 
     def __init__(
         self,
         client_software_name: str = "",
         client_software_version: str = "",
+        cluster_id: str | None = None,
+        node_id: int = -1,
         unknown_tags: dict[int, bytes] = FRESH,
     ) -> None:
         self.client_software_name = client_software_name
         self.client_software_version = client_software_version
+        self.cluster_id = cluster_id
+        self.node_id = node_id
         self.unknown_tags = {} if unknown_tags is FRESH else unknown_tags
 
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
+        put = w.put
         flexible = version >= 3
         if version >= 3:
             w.compact_string(self.client_software_name) if flexible else w.string(self.client_software_name)
@@ -334,6 +344,10 @@ class ApiVersionsRequest(Structure):
             w.compact_string(self.client_software_version) if flexible else w.string(
                 self.client_software_version
             )
+        if version >= 5:
+            w.compact_nullable_string(self.cluster_id) if flexible else w.nullable_string(self.cluster_id)
+        if version >= 5:
+            put(_i.pack(self.node_id))
         if flexible:
             w.tags(self.unknown_tags)
 
@@ -347,5 +361,11 @@ class ApiVersionsRequest(Structure):
         client_software_version: str = ""
         if version >= 3:
             client_software_version = r.compact_string() if flexible else r.string()
+        cluster_id: str | None = None
+        if version >= 5:
+            cluster_id = r.compact_nullable_string() if flexible else r.nullable_string()
+        node_id: int = -1
+        if version >= 5:
+            node_id = r.int32()
         tags = r.unknown_tags() if flexible else {}
-        return cls(client_software_name, client_software_version, tags)
+        return cls(client_software_name, client_software_version, cluster_id, node_id, tags)

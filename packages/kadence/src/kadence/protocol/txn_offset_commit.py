@@ -3,6 +3,7 @@
 
 2   leader epoch of the offset (KIP-320)         4   TRANSACTION_ABORTABLE
 3   flexible; who commits (KIP-447)              5   the coordinator adds the group to the transaction (KIP-890)
+                                                 6   topic ids instead of names (KIP-1319)
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import ClassVar, Final, Self
 
-from kadence.wire import FRESH, Reader, Structure, VersionError, Writer
+from kadence.wire import FRESH, ZERO_UUID, Reader, Structure, VersionError, Writer
 
 __all__ = [
     "TxnOffsetCommitRequest",
@@ -33,7 +34,7 @@ _qhi: Final = Struct(">qhi")
 class TxnOffsetCommitRequestPartition(Structure):
     """Offset of one partition.
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
     __slots__ = (
@@ -48,7 +49,7 @@ class TxnOffsetCommitRequestPartition(Structure):
     committed_offset: int
     """Of the next record to read."""
     committed_leader_epoch: int
-    """Of the last record read; -1 when unknown. Versions 2-5."""
+    """Of the last record read; -1 when unknown. Versions 2-6."""
     committed_metadata: str | None
     """A note to keep beside it."""
     unknown_tags: dict[int, bytes]
@@ -99,12 +100,15 @@ class TxnOffsetCommitRequestPartition(Structure):
 class TxnOffsetCommitRequestTopic(Structure):
     """Offsets of one topic.
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
-    __slots__ = ("name", "partitions", "unknown_tags")
+    __slots__ = ("name", "topic_id", "partitions", "unknown_tags")
 
     name: str
+    """Versions 0-5."""
+    topic_id: bytes
+    """Version 6."""
     partitions: list[TxnOffsetCommitRequestPartition]
     """Offset of one partition."""
     unknown_tags: dict[int, bytes]
@@ -112,17 +116,22 @@ class TxnOffsetCommitRequestTopic(Structure):
     def __init__(
         self,
         name: str = "",
+        topic_id: bytes = ZERO_UUID,
         partitions: list[TxnOffsetCommitRequestPartition] = FRESH,
         unknown_tags: dict[int, bytes] = FRESH,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions = [] if partitions is FRESH else partitions
         self.unknown_tags = {} if unknown_tags is FRESH else unknown_tags
 
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         flexible = version >= 3
-        w.compact_string(self.name) if flexible else w.string(self.name)
+        if version <= 5:
+            w.compact_string(self.name) if flexible else w.string(self.name)
+        if version >= 6:
+            w.uuid(self.topic_id)
         w.compact_count(len(self.partitions)) if flexible else w.count(len(self.partitions))
         for partitions_item in self.partitions:
             partitions_item.write(w, version)
@@ -133,19 +142,24 @@ class TxnOffsetCommitRequestTopic(Structure):
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 3
-        name = r.compact_string() if flexible else r.string()
+        name: str = ""
+        if version <= 5:
+            name = r.compact_string() if flexible else r.string()
+        topic_id: bytes = ZERO_UUID
+        if version >= 6:
+            topic_id = r.uuid()
         partitions = [
             TxnOffsetCommitRequestPartition.read(r, version)
             for _ in range(r.compact_count() if flexible else r.count())
         ]
         tags = r.unknown_tags() if flexible else {}
-        return cls(name, partitions, tags)
+        return cls(name, topic_id, partitions, tags)
 
 
 class TxnOffsetCommitResponsePartition(Structure):
     """What became of one partition.
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
     __slots__ = ("partition_index", "error_code", "unknown_tags")
@@ -185,12 +199,15 @@ class TxnOffsetCommitResponsePartition(Structure):
 class TxnOffsetCommitResponseTopic(Structure):
     """Partitions of one topic.
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
-    __slots__ = ("name", "partitions", "unknown_tags")
+    __slots__ = ("name", "topic_id", "partitions", "unknown_tags")
 
     name: str
+    """Versions 0-5."""
+    topic_id: bytes
+    """Version 6."""
     partitions: list[TxnOffsetCommitResponsePartition]
     """What became of one partition."""
     unknown_tags: dict[int, bytes]
@@ -198,17 +215,22 @@ class TxnOffsetCommitResponseTopic(Structure):
     def __init__(
         self,
         name: str = "",
+        topic_id: bytes = ZERO_UUID,
         partitions: list[TxnOffsetCommitResponsePartition] = FRESH,
         unknown_tags: dict[int, bytes] = FRESH,
     ) -> None:
         self.name = name
+        self.topic_id = topic_id
         self.partitions = [] if partitions is FRESH else partitions
         self.unknown_tags = {} if unknown_tags is FRESH else unknown_tags
 
     def write(self, w: Writer, version: int) -> None:
         """Writes the fields that this version has."""
         flexible = version >= 3
-        w.compact_string(self.name) if flexible else w.string(self.name)
+        if version <= 5:
+            w.compact_string(self.name) if flexible else w.string(self.name)
+        if version >= 6:
+            w.uuid(self.topic_id)
         w.compact_count(len(self.partitions)) if flexible else w.count(len(self.partitions))
         for partitions_item in self.partitions:
             partitions_item.write(w, version)
@@ -219,26 +241,31 @@ class TxnOffsetCommitResponseTopic(Structure):
     def read(cls, r: Reader, version: int) -> Self:
         """Reads one; fields that this version lacks get their defaults."""
         flexible = version >= 3
-        name = r.compact_string() if flexible else r.string()
+        name: str = ""
+        if version <= 5:
+            name = r.compact_string() if flexible else r.string()
+        topic_id: bytes = ZERO_UUID
+        if version >= 6:
+            topic_id = r.uuid()
         partitions = [
             TxnOffsetCommitResponsePartition.read(r, version)
             for _ in range(r.compact_count() if flexible else r.count())
         ]
         tags = r.unknown_tags() if flexible else {}
-        return cls(name, partitions, tags)
+        return cls(name, topic_id, partitions, tags)
 
 
 class TxnOffsetCommitResponse(Structure):
     """TxnOffsetCommitResponse
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
     __slots__ = ("throttle_time_ms", "topics", "unknown_tags")
 
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
 
     throttle_time_ms: int
@@ -284,7 +311,7 @@ class TxnOffsetCommitResponse(Structure):
 class TxnOffsetCommitRequest(Structure):
     """TxnOffsetCommitRequest
 
-    Versions 0-5.
+    Versions 0-6.
     """
 
     __slots__ = (
@@ -292,7 +319,7 @@ class TxnOffsetCommitRequest(Structure):
         "group_id",
         "producer_id",
         "producer_epoch",
-        "generation_id",
+        "generation_id_or_member_epoch",
         "member_id",
         "group_instance_id",
         "topics",
@@ -301,7 +328,7 @@ class TxnOffsetCommitRequest(Structure):
 
     API_KEY: ClassVar[int] = 28
     MIN_VERSION: ClassVar[int] = 0
-    MAX_VERSION: ClassVar[int] = 5
+    MAX_VERSION: ClassVar[int] = 6
     FLEXIBLE_FROM: ClassVar[int] = 3
     RESPONSE: ClassVar[type] = TxnOffsetCommitResponse
 
@@ -310,12 +337,12 @@ class TxnOffsetCommitRequest(Structure):
     producer_id: int
     """Of the producer that the transaction belongs to."""
     producer_epoch: int
-    generation_id: int
-    """Generation, or member epoch in a consumer group; -1 when not told. Versions 3-5."""
+    generation_id_or_member_epoch: int
+    """Generation, or member epoch in a consumer group; -1 when not told. Versions 3-6."""
     member_id: str
-    """Empty when not told. Versions 3-5."""
+    """Empty when not told. Versions 3-6."""
     group_instance_id: str | None
-    """Of a static member. Versions 3-5."""
+    """Of a static member. Versions 3-6."""
     topics: list[TxnOffsetCommitRequestTopic]
     """Offsets of one topic."""
     unknown_tags: dict[int, bytes]
@@ -326,7 +353,7 @@ class TxnOffsetCommitRequest(Structure):
         group_id: str = "",
         producer_id: int = 0,
         producer_epoch: int = 0,
-        generation_id: int = -1,
+        generation_id_or_member_epoch: int = -1,
         member_id: str = "",
         group_instance_id: str | None = None,
         topics: list[TxnOffsetCommitRequestTopic] = FRESH,
@@ -336,7 +363,7 @@ class TxnOffsetCommitRequest(Structure):
         self.group_id = group_id
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.generation_id = generation_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
         self.member_id = member_id
         self.group_instance_id = group_instance_id
         self.topics = [] if topics is FRESH else topics
@@ -349,11 +376,11 @@ class TxnOffsetCommitRequest(Structure):
         w.compact_string(self.transactional_id) if flexible else w.string(self.transactional_id)
         w.compact_string(self.group_id) if flexible else w.string(self.group_id)
         if version >= 3:
-            put(_qhi.pack(self.producer_id, self.producer_epoch, self.generation_id))
+            put(_qhi.pack(self.producer_id, self.producer_epoch, self.generation_id_or_member_epoch))
         else:
-            if self.generation_id != -1:
+            if self.generation_id_or_member_epoch != -1:
                 raise VersionError(
-                    f"TxnOffsetCommitRequest.generation_id cannot be sent in version {version}"
+                    f"TxnOffsetCommitRequest.generation_id_or_member_epoch cannot be sent in version {version}"
                 )
             put(_qh.pack(self.producer_id, self.producer_epoch))
         if version >= 3:
@@ -380,9 +407,9 @@ class TxnOffsetCommitRequest(Structure):
         flexible = version >= 3
         transactional_id = r.compact_string() if flexible else r.string()
         group_id = r.compact_string() if flexible else r.string()
-        generation_id: int = -1
+        generation_id_or_member_epoch: int = -1
         if version >= 3:
-            producer_id, producer_epoch, generation_id = r.unpack(_qhi)
+            producer_id, producer_epoch, generation_id_or_member_epoch = r.unpack(_qhi)
         else:
             producer_id, producer_epoch = r.unpack(_qh)
         member_id: str = ""
@@ -401,7 +428,7 @@ class TxnOffsetCommitRequest(Structure):
             group_id,
             producer_id,
             producer_epoch,
-            generation_id,
+            generation_id_or_member_epoch,
             member_id,
             group_instance_id,
             topics,

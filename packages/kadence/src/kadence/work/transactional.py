@@ -41,8 +41,10 @@ _UNKNOWN_MS: Final = 2_000
 _LAST_MS: Final = 10_000
 """The least time for the last transaction before partitions go."""
 
-_OF_GENERATIONS: Final = frozenset({ec.ILLEGAL_GENERATION, ec.STALE_MEMBER_EPOCH})
-"""The group has a newer generation. In a cooperative rebalance this member joins it, and keeps its partitions."""
+_OF_GENERATIONS: Final = frozenset({ec.ILLEGAL_GENERATION, ec.STALE_MEMBER_EPOCH, ec.GROUP_ID_NOT_FOUND})
+"""The group has a newer generation, or will have one: it was deleted (KIP-1319).
+
+In a cooperative rebalance this member joins it, and keeps its partitions."""
 
 
 class TransactionalDesk(Desk):

@@ -301,9 +301,7 @@ class ClassicGroup:
             return codes.REBALANCE_IN_PROGRESS
         return codes.NONE
 
-    def partition_code(
-        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
-    ) -> int:
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
         """A generation's members may commit any partition."""
         return codes.NONE
 

@@ -190,17 +190,15 @@ class ConsumerGroup:
             return codes.UNKNOWN_MEMBER_ID
         if not transactional and member.classic is None and version < _FIRST_COMMIT_VERSION:
             return codes.UNSUPPORTED_VERSION
-        return _stale(member, transactional) if generation > member.epoch else codes.NONE
+        return _stale(member) if generation > member.epoch else codes.NONE
 
-    def partition_code(
-        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
-    ) -> int:
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
         """The error code for a commit of this partition that `commit_code` allows (KIP-1251)."""
         member = self.members.get(member_id)
         if member is None or generation == member.epoch:
             return codes.NONE
         since = member.assignment_epoch(topic_id, partition)
-        return _stale(member, transactional) if since is None or generation < since else codes.NONE
+        return _stale(member) if since is None or generation < since else codes.NONE
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
         if member_id is None and member_epoch < 0:
@@ -208,7 +206,7 @@ class ConsumerGroup:
         member = self.members.get(member_id or "")
         if member is None:
             return codes.UNKNOWN_MEMBER_ID
-        return codes.NONE if member_epoch == member.epoch else _stale(member, False)
+        return codes.NONE if member_epoch == member.epoch else _stale(member)
 
     def offset_delete_code(self) -> int:
         return codes.NONE
@@ -262,8 +260,6 @@ class ConsumerGroup:
                 del self.static_members[member.instance_id]
 
 
-def _stale(member: Member, transactional: bool) -> int:
+def _stale(member: Member) -> int:
     """The error code for a member with an outdated epoch."""
-    if member.classic is not None or transactional:
-        return codes.ILLEGAL_GENERATION
-    return codes.STALE_MEMBER_EPOCH
+    return codes.STALE_MEMBER_EPOCH if member.classic is None else codes.ILLEGAL_GENERATION

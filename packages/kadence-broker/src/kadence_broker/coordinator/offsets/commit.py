@@ -113,9 +113,7 @@ def _ask_for_partitions(shard: Shard, request: OffsetCommitRequest, images: list
     for each, image in _partitions(request.topics, images) if group is not None else ():
         if image is not None and _exists(image, each):
             assert group is not None
-            code = group.partition_code(
-                request.member_id, epoch, image.topic_id, each.partition_index, transactional=False
-            )
+            code = group.partition_code(request.member_id, epoch, image.topic_id, each.partition_index)
             if code != codes.NONE:
                 return code
     return codes.NONE

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from kadence.client.engine import END_MS
@@ -61,6 +62,7 @@ from kadence.types import (
     SubscriptionPattern,
     TopicPartition,
 )
+from kadence.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     import pyarrow
@@ -415,7 +417,9 @@ class Calls:
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
         self._core.commits.is_transactional = True
-        return self._core.identity
+        read = {p.topic: shared.topic_read() for p, shared in self._core.known.partitions.items()}
+        ids = {name: topic_id for name, topic_id in read.items() if topic_id != ZERO_UUID}
+        return replace(self._core.identity, topic_ids=ids)
 
     def rebalances(self) -> Sequence[m.Rebalance]:
         return tuple(self._core.rebalances)
