@@ -107,7 +107,12 @@ def acknowledge_all(services: Services, call: Call, topics: Iterable[_Topic]) ->
             silent[named] = codes.NONE
         else:
             taken[named] = services.shares.acknowledge(
-                call.node_id, message.group_id or "", named, message.member_id or "", batches
+                call.node_id,
+                message.group_id or "",
+                named,
+                message.member_id or "",
+                batches,
+                is_on_the_way=isinstance(message, ShareFetchRequest),
             )
     return {**taken, **failed, **silent} if taken else failed
 
