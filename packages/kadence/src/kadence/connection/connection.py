@@ -40,6 +40,7 @@ from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
+from kadence.protocol.share_fetch import ShareFetchRequest
 from kadence.wire import VersionError, WireError, unreadable
 
 if TYPE_CHECKING:
@@ -237,7 +238,7 @@ class BrokerConnection:
             MalformedMessageError: nothing was asked, so nothing is due.
         """
         head = self._head()
-        return head.request if isinstance(head.message, FetchRequest) else None
+        return head.request if isinstance(head.message, FetchRequest | ShareFetchRequest) else None
 
     def receive(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         """One whole frame without its length. Returns the answer, None for the connection's own exchange.

@@ -16,7 +16,7 @@ from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
 from kadence.config import ConsumerConfig
-from kadence.connection.request import ConnectionPurpose, Request
+from kadence.connection.request import ConnectionPurpose
 from kadence.consumer.application.callbacks import Interceptors, Rebalancing
 from kadence.consumer.application.client_core import Chosen
 from kadence.consumer.application.commits import Commits
@@ -25,6 +25,7 @@ from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.application.polls import Polls
 from kadence.consumer.application.processing import Stalls
+from kadence.consumer.arming import arm_native_heartbeat
 from kadence.consumer.background_events import Reaper
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.decoded_records import Attention
@@ -140,7 +141,9 @@ def _turn(
         )
         shared_state.measures.group.alive_until = lambda: heartbeat.alive_until
         if around.has_native_heartbeat:
-            _arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
+            arm_native_heartbeat(
+                heartbeat, client, delegate, shared_state, shared_state.measures.group, clock
+            )
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
         held_back = HeldBack(coordinator, membership, subscription, config, jobs)
         managers += [coordinator, commits, heartbeat, membership, held_back]
@@ -193,26 +196,6 @@ def _turn(
         membership,
         tuple(managers),
     )
-
-
-def _arm_native_heartbeat(
-    heartbeat: HeartbeatRequestManager,
-    client: NetworkClient,
-    delegate: NetworkClientDelegate,
-    shared_state: SharedState,
-    clock: Clock,
-) -> None:
-    """The native thread sends heartbeats that the network thread cannot send in time."""
-
-    def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
-        shared_state.lateness.fallback_heartbeats += len(requests)
-        group = shared_state.measures.group
-        group.heartbeat_sent_at = max(group.heartbeat_sent_at, sent_at)
-        delegate.sent_by_others(heartbeat, requests)
-        heartbeat.native_heartbeats_sent(clock.now_ms(), requests, sent_at)
-
-    client.on_native_heartbeats = native_heartbeats_sent
-    heartbeat.native_heartbeats.on_change = client.arm_native_heartbeat
 
 
 def _membership(

@@ -259,6 +259,12 @@ class InvalidRegularExpressionError(BrokerError):
     code = error_codes.INVALID_REGULAR_EXPRESSION
 
 
+class InvalidRecordStateError(BrokerError):
+    """A record of a queue was acknowledged, and this consumer does not hold its lock any more (KIP-932)."""
+
+    code = error_codes.INVALID_RECORD_STATE
+
+
 _BY_CODE: dict[int, type[BrokerError]] = {
     cls.code: cls for cls in BrokerError.__subclasses__() if "code" in cls.__dict__
 }

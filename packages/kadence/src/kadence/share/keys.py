@@ -31,11 +31,16 @@ class ShareKeys(GroupConfig, Protocol):
     def fetch_max_wait_ms(self) -> int: ...
 
     @property
+    def buffer_memory(self) -> int:
+        """Nothing is fetched ahead while answers that are not read yet take as many bytes."""
+        ...
+
+    @property
     def limits_records(self) -> bool:
         """Whether a fetch acquires no more than it asks for (KIP-1206)."""
         ...
 
     @property
-    def share_renew_locks(self) -> bool:
+    def share_lock_renewal(self) -> bool:
         """Whether the locks of what is not acknowledged are renewed while the application makes progress (Q2)."""
         ...

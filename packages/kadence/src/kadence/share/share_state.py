@@ -5,7 +5,7 @@ with `acquired_reader.AcquiredReader`, which knows what was acquired, and which 
 
 Locks are kept by our clock, from when the request was sent, so they end here before they end at the broker. What lies
 in the buffer with its lock ended is dropped by the application, not returned (Q4). The network thread renews the locks
-of all that is not acknowledged (``share.renew.locks``) while the application makes progress.
+of all that is not acknowledged (``share.lock.renewal``) while the application makes progress.
 """
 
 from __future__ import annotations
@@ -121,6 +121,9 @@ class ShareState(ClientState):
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""
         fetch.taken_at = now
         fetch.left -= count
+        if fetch.left <= 0:
+            # There may be room for what is fetched ahead.
+            self.wake()
 
     # -- network thread
 

@@ -250,6 +250,9 @@ class Exchange:
                 self.on_commit(event)
             elif isinstance(event, m.IdentityChanged):
                 self.group = event.group
+                if event.group.generation_id > 0:
+                    # It was let in: what it was refused with is over.
+                    self.fatal = None
             elif isinstance(event, m.RebalanceFinished):
                 self.group, self._gave_up = event.group, event.rebalance
             elif isinstance(event, m.Failed):

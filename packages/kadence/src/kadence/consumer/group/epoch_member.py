@@ -94,6 +94,9 @@ class EpochMember(abc.ABC):
     )
     """Codes after which a member joins again, under the same member id."""
 
+    KEEPS_ERRORS: ClassVar[bool] = False
+    """Whether every poll raises what the member was refused with, until it is in the group; else one poll does."""
+
     def __init__(
         self,
         coordinator: CoordinatorRequestManager,
@@ -517,7 +520,7 @@ class EpochMember(abc.ABC):
         self._gave_up(now, f"{'fenced' if fenced else 'gave up'}: {error}")
         # A fenced member that rejoined would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
-        self._add_event(Failed(error, fatal=fenced, gave_up=True))
+        self._add_event(Failed(error, fatal=fenced or self.KEEPS_ERRORS, gave_up=True))
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
         if self.state in OUT or self.state is State.LEAVING:

@@ -13,7 +13,7 @@ from typing import Final
 from kadence.client.metadata import Metadata
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.config import ConsumerConfig
+from kadence.config import ConsumerConfig, ShareConsumerConfig
 from kadence.connection.cluster import Cluster
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Failed, TopicMetadata
@@ -31,7 +31,7 @@ _FATAL_FOR_TOPIC: Final = frozenset({ec.INVALID_TOPIC_EXCEPTION, ec.TOPIC_AUTHOR
 
 
 class MetadataManager(Metadata):
-    """Requests the metadata that the consumer needs.
+    """Requests the metadata that a consumer, or a share consumer, needs.
 
     Attributes:
         version: grows with every response that changed our metadata.
@@ -39,7 +39,7 @@ class MetadataManager(Metadata):
             named with a new leader.
     """
 
-    def __init__(self, config: ConsumerConfig, add_event: AddBackgroundEvent) -> None:
+    def __init__(self, config: ConsumerConfig | ShareConsumerConfig, add_event: AddBackgroundEvent) -> None:
         super().__init__(config, log)
         self._config = config
         self._add_event = add_event

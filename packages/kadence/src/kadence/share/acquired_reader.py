@@ -1,0 +1,194 @@
+"""The records of one acquired fetch (KIP-932, "Fetching and acknowledging records"). Application side.
+
+An answer has whole batches, of which only the acquired offsets are ours. Acquired offsets without a record (compaction,
+control batches, aborted transactions that the leader did not cut out) are gaps. They are acknowledged, too, or the
+group's window on the partition never moves past them. A damaged batch is rejected: it is as damaged for every other
+member, and the records behind it go on.
+
+The bytes are read by `FetchedRecords`, as a consumer's are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from bisect import bisect_right
+from operator import attrgetter
+from typing import Any
+
+from kadence._native.records import set_delivery_count
+from kadence.errors import CorruptRecordError, KafkaError, UnsupportedRecordFormatError
+from kadence.records import FetchedRecords, Record, iter_batches
+from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
+from kadence.share.share_state import AcquiredFetch
+
+__all__ = ["AcquiredReader"]
+
+_offset = attrgetter("offset")
+
+
+def _is_damage(error: KafkaError) -> bool:
+    """Whether nobody can read it: another client may know the format."""
+    return isinstance(error, CorruptRecordError) and not isinstance(error, UnsupportedRecordFormatError)
+
+
+class AcquiredReader:
+    """Reads one acquired fetch in order of its offsets.
+
+    Args:
+        check_crcs, max_batch_bytes: as of `FetchedRecords`.
+
+    Attributes:
+        fetch: what it reads. taken: how many acquired offsets the last `take` passed, with or without a record.
+    """
+
+    def __init__(self, fetch: AcquiredFetch, *, check_crcs: bool, max_batch_bytes: int) -> None:
+        self.fetch = fetch
+        self.taken = 0
+        self._check_crcs = check_crcs
+        self._max_batch_bytes = max_batch_bytes
+        self._acquired = fetch.acquired
+        self._range = 0
+        # The first acquired offset that was not passed yet.
+        self._at = fetch.acquired[0].first if fetch.acquired else 0
+        # Records that were read, and lie behind the range that they were read for.
+        self._ahead: list[Record[Any, Any]] = []
+        self._settled: list[Acknowledged] = []
+        self._records = self._reader(fetch.data, self._at)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether all acquired offsets were passed."""
+        return self._range >= len(self._acquired)
+
+    def settled(self) -> list[Acknowledged]:
+        """What is to be acknowledged of what was passed since this was called last, and the application never sees."""
+        settled, self._settled = self._settled, []
+        return settled
+
+    def take(self, limit: int) -> list[Record[Any, Any]]:
+        """Up to ``limit`` records; none: there are none left, or what was passed had none (`exhausted` tells).
+
+        Raises:
+            KafkaError: a batch cannot be read by this client (its format, its size). Its offsets are settled as
+                released, and the next call goes on behind it.
+        """
+        self.taken = 0
+        out: list[Record[Any, Any]] = []
+        while len(out) < limit and not self.exhausted:
+            try:
+                records = self._ahead or self._next(limit - len(out))
+            except KafkaError as error:
+                if _is_damage(error):
+                    self._skip_batch(AcknowledgeType.REJECT)
+                    continue
+                if out:
+                    # It is raised again by the next call.
+                    break
+                self._skip_batch(AcknowledgeType.RELEASE)
+                raise
+            self._ahead = []
+            if not records:
+                self._pass_all()
+                break
+            out += self._ours(records, limit - len(out))
+        if not self._ahead and not self.exhausted and self._records.exhausted:
+            self._pass_all()
+        return out
+
+    def close(self) -> None:
+        """Let go of the bytes, and give their loan back."""
+        self._records.close()
+        self._ahead = []
+        arena, self.fetch.arena = self.fetch.arena, None
+        if arena is not None:
+            arena.release()
+
+    # ------------------------------------------------------------ the walk
+
+    def _reader(self, data: memoryview | bytes, offset: int) -> FetchedRecords:
+        partition = self.fetch.partition
+        return FetchedRecords(
+            data,
+            partition.topic,
+            partition.partition,
+            offset,
+            check_crcs=self._check_crcs,
+            max_batch_bytes=self._max_batch_bytes,
+        )
+
+    def _next(self, limit: int) -> list[Record[Any, Any]]:
+        """The next records from the present range on, perhaps some beyond it."""
+        reader, at = self._records, self._at
+        reader.next_offset = max(reader.next_offset, at)
+        return reader.take(min(limit, self._acquired[self._range].last - at + 1))
+
+    def _ours(self, records: list[Record[Any, Any]], limit: int) -> list[Record[Any, Any]]:
+        """The first of them that were acquired, of one range. What lies behind it is kept."""
+        _, last, deliveries = self._acquired[self._range]
+        if records[0].offset > last:
+            self._pass(last + 1)
+            self._ahead = records
+            return []
+        end = len(records)
+        if end > limit or records[-1].offset > last:
+            end = min(limit, bisect_right(records, last, key=_offset))
+        start = (
+            bisect_right(records, self._at - 1, 0, end, key=_offset) if records[0].offset < self._at else 0
+        )
+        self._ahead = records[end:]
+        ours = records if start == 0 and end == len(records) else records[start:end]
+        if not ours:
+            return []
+        if ours[0].offset != self._at or ours[-1].offset - self._at >= len(ours):
+            self._note_gaps(ours)
+        set_delivery_count(ours, deliveries)
+        self._advance(ours[-1].offset + 1)
+        return ours
+
+    def _note_gaps(self, records: list[Record[Any, Any]]) -> None:
+        """Settle what lies between these records of the present range."""
+        at = self._at
+        for record in records:
+            offset: int = record.offset
+            if offset > at:
+                self._settled.append(Acknowledged(at, offset - 1, GAP))
+            at = offset + 1
+
+    def _pass(self, until: int, kind: int = GAP) -> None:
+        """Settle the acquired offsets below ``until`` that were not passed yet."""
+        while not self.exhausted and self._at < until:
+            last = min(self._acquired[self._range].last, until - 1)
+            self._settled.append(Acknowledged(self._at, last, kind))
+            self._advance(last + 1)
+
+    def _pass_all(self) -> None:
+        """There is no record any more: what is left are gaps."""
+        self._pass(self._acquired[-1].last + 1)
+
+    def _advance(self, offset: int) -> None:
+        """All acquired offsets below this one are passed."""
+        self.taken += offset - self._at
+        self._at = offset
+        if offset > self._acquired[self._range].last:
+            self._range += 1
+            if not self.exhausted:
+                self._at = self._acquired[self._range].first
+
+    def _skip_batch(self, kind: int) -> None:
+        """Settle the batch that cannot be read, and go on behind it. Where its end is not known, all is settled."""
+        bad = max(self._records.next_offset, self._at)
+        data = self.fetch.data
+        until, start, place = self._acquired[-1].last + 1, len(data), 0
+        with contextlib.suppress(KafkaError):
+            for header, _ in iter_batches(data):
+                place += header.size
+                if header.next_offset > bad:
+                    until, start = header.next_offset, place
+                    break
+        self._pass(bad)
+        self._pass(until, kind)
+        self._records.close()
+        self._records = self._reader(data[start:], until)
+
+    def __repr__(self) -> str:
+        return f"<AcquiredReader of {self.fetch!r} at {self._at}>"

@@ -1,0 +1,95 @@
+"""The one file that knows both sides of a share consumer: it makes their parts, and the shared state between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kadence.client.engine import Engine
+from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
+from kadence.client.surroundings import Surroundings
+from kadence.config import ShareConsumerConfig
+from kadence.connection.request import ConnectionPurpose
+from kadence.consumer.arming import arm_native_heartbeat
+from kadence.consumer.background_events import BackgroundEventHandler, Reaper
+from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.epoch_member import new_member_id
+from kadence.consumer.group.heartbeat import HeartbeatRequestManager
+from kadence.consumer.positions.metadata import MetadataManager
+from kadence.consumer.turn import Turn
+from kadence.net import ConnectionConfig, NetworkClient
+from kadence.share.measures import ShareMeasures
+from kadence.share.network.manager import ShareRequestManager
+from kadence.share.network.member import ShareMembership
+from kadence.share.network.processor import ShareEventProcessor
+from kadence.share.share_state import ShareState
+
+__all__ = ["network_side"]
+
+
+def network_side(config: ShareConsumerConfig, around: Surroundings) -> tuple[ShareState, Engine]:
+    """The shared state of a new share consumer and the engine behind it, not yet started.
+
+    Raises:
+        ConfigError: a certificate or key file that cannot be used.
+    """
+    # These are for the application side. They may refer to the consumer, and what the network thread refers to is
+    # never collected.
+    config = replace(config, key_deserializer=None, value_deserializer=None, stall_report_callback=None)
+    measures = ShareMeasures()
+    client = around.client(ConnectionConfig.of(config), measures.network)
+    measures.held_bytes = client.arenas.held
+    share_state = ShareState(client.wakeup, measures, around.clock, around.wall_ms)
+    side = NetworkSide(
+        "share consumer", share_state, lambda: _turn(config, around, client, share_state), client.close
+    )
+    return share_state, around.engine(f"{config.client_id}-network", side)
+
+
+def _turn(
+    config: ShareConsumerConfig, around: Surroundings, client: NetworkClient, share_state: ShareState
+) -> Turn:
+    clock, measures = around.clock, share_state.measures
+    reaper = Reaper(lambda: None, client.trouble)
+    handler = BackgroundEventHandler(share_state, reaper)
+    delegate = NetworkClientDelegate(client, measures.requests)
+    jobs = around.jobs(f"{config.client_id}-jobs", client.wakeup)
+    metadata = MetadataManager(config, handler)
+    coordinator = CoordinatorRequestManager(config.group_id, config, handler)
+    coordinator.on_silent = lambda node_id, since: client.disconnect(node_id, unless_heard_since=since)
+    coordinator.on_hang_up = lambda node_id: client.disconnect(node_id, ConnectionPurpose.GROUP)
+    # It may be newer than our metadata: known beside the others until the next answer names all.
+    coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
+    member = ShareMembership(coordinator, metadata, config, handler, around.new_member_id or new_member_id)
+    heartbeat = HeartbeatRequestManager(coordinator, member, share_state.progress, config, handler)
+    measures.group.alive_until = lambda: heartbeat.alive_until
+    if around.has_native_heartbeat:
+        arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
+    requests = ShareRequestManager(config, member, metadata, share_state, handler)
+    member.on_assignment, member.on_leaving = requests.assigned, requests.leave
+    processor = ShareEventProcessor(member, metadata, requests, handler)
+    processor.is_cut_off = client.is_cut_off
+
+    def metadata_changed(now: int) -> None:
+        del now
+        client.set_nodes(metadata.cluster.nodes.values())
+
+    def rebootstrap(now: int) -> None:
+        client.rebootstrap()
+        coordinator.mark_unknown(now, "the known brokers are forgotten")
+
+    metadata.on_change = metadata_changed
+    metadata.on_moved = lambda nodes: client.set_nodes(
+        {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
+    )
+    metadata.on_rebootstrap = rebootstrap
+    return Turn(
+        clock,
+        share_state,
+        delegate,
+        processor,
+        reaper,
+        handler,
+        jobs,
+        member,
+        (metadata, coordinator, heartbeat, member, requests),
+    )

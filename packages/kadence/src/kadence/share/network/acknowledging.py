@@ -1,0 +1,109 @@
+"""The ends of acknowledgements: what the application is told of each, and when its calls are answered (KIP-932).
+
+A piece ends once: taken by the broker, refused, or given up because its locks or the call's time were over. All that
+ended in one turn is told by one event, and the calls that it completes are answered after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kadence.clock import FOREVER
+from kadence.consumer.events import AddBackgroundEvent, Answer
+from kadence.errors import InvalidRecordStateError, KafkaError, KafkaTimeoutError
+from kadence.share.acknowledgements import GAP, AcknowledgeType
+from kadence.share.events import Acknowledge, AcknowledgementsEnded, Ended, Sending
+from kadence.share.network.held import Call, Piece
+from kadence.share.network.offsets import count
+from kadence.share.network.pace import WorkPace
+from kadence.share.share_state import AcquiredFetch, ShareState
+
+__all__ = ["Acknowledgements", "locks_ended"]
+
+
+def locks_ended(fetch: AcquiredFetch) -> KafkaError:
+    """The error of what was acknowledged too late by our clock."""
+    partition = fetch.partition.topic_partition
+    return fetch.void or InvalidRecordStateError(
+        f"the lock of records of {partition} ended before they were acknowledged: they are delivered again"
+    )
+
+
+class Acknowledgements:
+    """The calls that are under way, and what has ended since the application was told last.
+
+    Attributes:
+        pace: of the application.
+    """
+
+    def __init__(self, share_state: ShareState, add_event: AddBackgroundEvent) -> None:
+        self.pace = WorkPace()
+        self._share_state = share_state
+        self._measures = share_state.measures
+        self._add_event = add_event
+        self._calls: list[Call] = []
+        self._ended: list[Ended] = []
+
+    @property
+    def next_deadline(self) -> int:
+        """When a call is to be given up."""
+        return min((call.event.deadline for call in self._calls), default=FOREVER)
+
+    def begin(self, event: Acknowledge) -> Call:
+        call = Call(event)
+        self._calls.append(call)
+        return call
+
+    def overdue(self, now: int) -> list[Call]:
+        """Calls whose time is over."""
+        return [call for call in self._calls if call.event.deadline <= now]
+
+    def end(self, now: int, piece: Piece, error: KafkaError | None) -> None:
+        """A piece has ended. One that ended before, by its call's deadline, is only counted."""
+        measures, number = self._measures, count(piece.ranges)
+        if error is None:
+            meter = measures.renewed if piece.renews else measures.acknowledged
+            meter.record(now, number)
+        else:
+            measures.failed.record(now, number)
+            if isinstance(error, InvalidRecordStateError) or piece.held.fetch.void is not None:
+                measures.void.record(now, number)
+        if piece not in piece.call.waiting:
+            return
+        piece.call.ended(piece, error)
+        if error is not None or piece.renews or self._share_state.wants_results:
+            self._ended.append(piece.ended(error))
+
+    def late(self, now: int, fetch: AcquiredFetch, piece: Piece) -> None:
+        """What is said of a fetch whose locks are gone."""
+        self.end(now, piece, locks_ended(fetch))
+
+    def worked_off(self, now: int, piece: Piece) -> None:
+        """The application has just said this."""
+        number = sum(
+            each.last - each.first + 1
+            for each in piece.ranges
+            if each.type not in (GAP, AcknowledgeType.RENEW)
+        )
+        self.pace.acknowledged(now, number, piece.held.fetch.taken_at)
+
+    def give_up(self, now: int, pieces: Iterable[Piece]) -> None:
+        """The time of their calls is over."""
+        for piece in pieces:
+            late = KafkaTimeoutError(
+                f"{piece.call.event.what} of {piece.partition.topic_partition} took too long"
+            )
+            self.end(now, piece, late)
+
+    def tell(self) -> None:
+        """Tell the application what has ended, then answer the calls of which all has."""
+        if self._ended:
+            ended, self._ended = tuple(self._ended), []
+            self._add_event(AcknowledgementsEnded(ended))
+        done = [call for call in self._calls if not call.waiting]
+        if not done:
+            return
+        self._calls = [call for call in self._calls if call.waiting]
+        for call in done:
+            if call.event.id and call.event.sending is Sending.SYNC:
+                self._add_event(Answer(call.event.id, call.results))

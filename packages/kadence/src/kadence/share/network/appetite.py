@@ -1,0 +1,114 @@
+"""Whether to fetch, how much, and how long the broker may wait for it (KIP-932; Q3). Network thread, sans-IO.
+
+    a poll waits, and nothing is buffered    fetch from every broker, with a long poll
+    the application works                    fetch ahead, without waiting: as many records as the measured pace can work
+                                             off within half of a lock, and no more than two polls return
+    nothing is known of the pace             fetch nothing ahead
+
+A request that waits at the broker holds up acknowledgements and renewals behind it. So a fetch waits only a little
+where records are held, and not at all when it fetches ahead.
+
+With record_limit nothing is fetched ahead, and one broker is asked at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from kadence.clock import FOREVER
+from kadence.share.keys import ShareKeys
+from kadence.share.network.node import Sent, ShareNode
+from kadence.share.network.pace import WorkPace
+from kadence.share.share_state import ShareState
+
+__all__ = ["LOCK_MS", "Appetite", "Limits"]
+
+LOCK_MS: Final = 30_000
+"""How long a lock holds until a broker has said so: Kafka's default."""
+
+_BESIDE_MS: Final = 100
+"""How long a fetch may wait at a broker of which records are held."""
+
+_EARLY: Final = 2
+"""So many answers in a row may be empty before their time: the next fetches leave after a pause."""
+
+
+class Limits(NamedTuple):
+    """What a fetch asks for."""
+
+    max_wait_ms: int
+    max_records: int
+
+
+class Appetite:
+    """Decides about fetches."""
+
+    def __init__(self, config: ShareKeys, share_state: ShareState, pace: WorkPace) -> None:
+        self._config = config
+        self._share_state = share_state
+        self._pace = pace
+        self._most = config.max_poll_records
+
+    @property
+    def lock_ms(self) -> int:
+        return self._share_state.lock_timeout_ms or LOCK_MS
+
+    def limits(self, now: int, node: ShareNode, nodes: Iterable[ShareNode]) -> Limits | int:
+        """What a fetch from this broker may ask for; or when (ms) that must be looked at again."""
+        if not node.wants or node.closing:
+            return FOREVER
+        nodes = tuple(nodes)
+        buffered = self._buffered(now, nodes)
+        if self._share_state.wanted and not buffered:
+            return self._hungry(node, nodes)
+        if self._config.limits_records or (
+            buffered and self._share_state.measures.held_bytes() >= self._config.buffer_memory
+        ):
+            return FOREVER
+        room = self._room(nodes, buffered)
+        if room <= 0:
+            return FOREVER
+        if not node.quiet.ready(now):
+            return node.quiet.until
+        return Limits(0, min(room, self._most))
+
+    def _hungry(self, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
+        if self._config.limits_records and any(each.sent is not None and each.sent.asked for each in nodes):
+            return FOREVER
+        wait_ms = self._config.fetch_max_wait_ms
+        if node.held:
+            wait_ms = min(wait_ms, _BESIDE_MS)
+        most = self._most
+        if not self._config.share_lock_renewal and self._pace.ms_per_record is not None:
+            most = max(min(most, self._pace.fits(self.lock_ms)), 1)
+        return Limits(wait_ms, most)
+
+    def _room(self, nodes: tuple[ShareNode, ...], buffered: int) -> int:
+        """How many records may be fetched ahead now; 0: it is not worth a fetch."""
+        target = min(self._pace.fits(self.lock_ms), 2 * self._most)
+        room = target - buffered - sum(each.sent.asked for each in nodes if each.sent is not None)
+        return room if 2 * room >= min(target, self._most) else 0
+
+    @staticmethod
+    def _buffered(now: int, nodes: tuple[ShareNode, ...]) -> int:
+        """Acquired offsets that the application has not taken, and whose locks hold."""
+        return sum(
+            fetch.left for node in nodes for fetch in node.held if fetch.left > 0 and fetch.is_locked(now)
+        )
+
+    @staticmethod
+    def answered(now: int, sent: Sent, *, brought: bool) -> None:
+        """A fetch was answered: when is the next one worth it?"""
+        node = sent.node
+        if brought:
+            node.early = 0
+            node.quiet.succeeded()
+        elif not sent.wait_ms:
+            node.quiet.failed(now)
+        elif now - sent.sent_at < sent.wait_ms // 2:
+            node.early += 1
+            if node.early > _EARLY:
+                node.backoff.failed(now)
+        else:
+            node.early = 0

@@ -1,0 +1,128 @@
+"""What this member holds locked, and acknowledgements on their way (KIP-932). Network thread.
+
+`Held` is one fetch as far as it is not acknowledged. `Piece` is what one call of the application says of one fetch,
+from when it is given until it has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kadence.connection.request import Backoff
+from kadence.errors import KafkaError
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition
+from kadence.share.events import Acknowledge, Ended, Sending
+from kadence.share.network.offsets import Range, count, without
+from kadence.share.share_state import AcquiredFetch
+
+__all__ = ["Call", "Held", "Piece"]
+
+
+class Held:
+    """The locks of one fetch.
+
+    Attributes:
+        fetch: it. open: offsets that were acquired and of which nothing was said yet.
+        renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
+            else of its partition, since one with others was refused.
+        extended: offsets whose locks the application renewed, apart from the others, with when they end (ms).
+    """
+
+    __slots__ = ("alone", "extended", "fetch", "open", "renewable")
+
+    def __init__(self, fetch: AcquiredFetch) -> None:
+        self.fetch = fetch
+        self.open: list[Range] = [(each.first, each.last) for each in fetch.acquired]
+        self.renewable = True
+        self.alone = False
+        self.extended: list[tuple[list[Range], int]] = []
+
+    def says(self, ranges: Iterable[Acknowledged]) -> None:
+        """Something final is said of these offsets."""
+        self.open = without(self.open, ranges)
+
+    def is_locked(self, now: int, ranges: Iterable[Range | Acknowledged]) -> bool:
+        """Whether the locks of all these hold by our clock."""
+        if now < self.fetch.lock_ends:
+            return True
+        left: list[Range] = [(each[0], each[1]) for each in ranges]
+        for extended, ends in self.extended:
+            if now < ends:
+                left = without(left, extended)
+        return not left
+
+    def expire(self, now: int) -> None:
+        """Forget the offsets whose locks have ended by our clock."""
+        if now >= self.fetch.lock_ends:
+            kept = [each for ranges, ends in self.extended if now < ends for each in ranges]
+            self.open = without(self.open, without(self.open, sorted(kept)))
+
+    def renewed(self, ranges: list[Range], ends: int) -> None:
+        """The locks of these offsets end later."""
+        if not without(self.open, ranges):
+            self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
+            self.extended.clear()
+        else:
+            self.extended.append((ranges, ends))
+
+    def __repr__(self) -> str:
+        return f"<Held {self.fetch!r} open={count(self.open)}>"
+
+
+class Call:
+    """One `Acknowledge` until all of it has ended.
+
+    Attributes:
+        waiting: pieces that have not. results: of each partition that has: the first error, or None.
+    """
+
+    __slots__ = ("event", "results", "waiting")
+
+    def __init__(self, event: Acknowledge) -> None:
+        self.event = event
+        self.waiting: set[Piece] = set()
+        self.results: dict[TopicIdPartition, KafkaError | None] = {}
+
+    def ended(self, piece: Piece, error: KafkaError | None) -> None:
+        self.waiting.discard(piece)
+        partition = piece.held.fetch.partition
+        self.results[partition] = self.results.get(partition) or error
+
+
+class Piece:
+    """What one call says of one fetch: either all of it renews, or nothing.
+
+    Attributes:
+        alone: it is sent in a request that has nothing else of its partition, since one with others was refused.
+        backoff: of retriable errors; None: there was none.
+    """
+
+    __slots__ = ("alone", "backoff", "call", "held", "ranges")
+
+    def __init__(self, call: Call, held: Held, ranges: tuple[Acknowledged, ...]) -> None:
+        self.call = call
+        self.held = held
+        self.ranges = ranges
+        self.alone = False
+        self.backoff: Backoff | None = None
+
+    @property
+    def deadline(self) -> int:
+        return self.call.event.deadline
+
+    @property
+    def waits_for_fetch(self) -> bool:
+        """Whether it may go with the next fetch."""
+        return self.call.event.sending is Sending.WITH_FETCH
+
+    @property
+    def renews(self) -> bool:
+        """Whether the application asks for longer locks by it, and goes on working."""
+        return self.ranges[0].type == AcknowledgeType.RENEW
+
+    @property
+    def partition(self) -> TopicIdPartition:
+        return self.held.fetch.partition
+
+    def ended(self, error: KafkaError | None) -> Ended:
+        return Ended(self.partition, self.held.fetch, self.ranges, error)

@@ -1,0 +1,330 @@
+"""Fetches, acknowledgements and renewals of a share consumer: what goes to which broker, and when (KIP-932).
+
+Network thread, sans-IO. Of one broker the first of these that applies is sent, when no request is under way to it:
+
+    it is left                              what is still to be said, in the request that closes the session
+    its session was lost, not its locks     a fetch of nothing, which opens the session anew (§13.7 of our reference)
+    commit(), commit_async()                an acknowledge request
+    locks to be renewed                     an acknowledge request that renews, and acknowledges nothing
+    something to be fetched                 a fetch, which carries what polls have acknowledged
+    what polls have acknowledged            an acknowledge request
+    nothing wanted, held or to be said      the request that closes the session
+
+Records are acknowledged where they were fetched, whoever leads their partition by now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from kadence.client.request_manager import NOTHING, Poll
+from kadence.clock import FOREVER, add_ms
+from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
+from kadence.consumer.events import AddBackgroundEvent
+from kadence.consumer.group.membership import Liveness
+from kadence.errors import KafkaError, LocalError
+from kadence.logs import logger
+from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kadence.protocol.share_fetch import ShareFetchRequest
+from kadence.share.acknowledgements import AcknowledgeType, TopicIdPartition
+from kadence.share.events import Acknowledge
+from kadence.share.keys import ShareKeys
+from kadence.share.network.acknowledging import Acknowledgements, locks_ended
+from kadence.share.network.answers import ShareAnswers, ShareCluster
+from kadence.share.network.appetite import Appetite, Limits
+from kadence.share.network.held import Held, Piece
+from kadence.share.network.member import Assignment
+from kadence.share.network.node import Sent, ShareNode, carried
+from kadence.share.network.offsets import Range, count
+from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
+from kadence.share.share_state import ShareState
+
+__all__ = ["ShareRequestManager"]
+
+log = logger("kadence.share")
+
+_WITH_RENEWALS: Final = 2
+"""The version of ShareAcknowledge that has them (KIP-1222)."""
+_QUIET_MS: Final = (20, 500)
+"""The pauses between fetches ahead that bring nothing."""
+_BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
+
+
+class ShareRequestManager:
+    """See the top of the file.
+
+    Args:
+        member: whose sessions these are.
+    """
+
+    def __init__(
+        self,
+        config: ShareKeys,
+        member: Liveness,
+        metadata: ShareCluster,
+        share_state: ShareState,
+        add_event: AddBackgroundEvent,
+    ) -> None:
+        self._config = config
+        self._member = member
+        self._metadata = metadata
+        self._share_state = share_state
+        self._assignment: Assignment = {}
+        self._nodes: dict[int, ShareNode] = {}
+        self._acknowledgements = Acknowledgements(share_state, add_event)
+        self._appetite = Appetite(config, share_state, self._acknowledgements.pace)
+        self._answers = ShareAnswers(config, metadata, share_state, self._acknowledgements, add_event)
+        # What the partitions were divided among the brokers by.
+        self._divided: object = None
+        share_state.measures.held = self._count_held
+
+    # ------------------------------------------------------------ what others say
+
+    def assigned(self, now: int, assignment: Assignment) -> None:
+        """The group has assigned this, from now on."""
+        del now
+        self._assignment = assignment
+        self._share_state.assignment = frozenset(assignment)
+        self._divided = None
+
+    def leave(self, why: Callable[[], KafkaError] | None = None) -> None:
+        """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
+        for node in self._nodes.values():
+            node.closing = True
+            for fetch in node.held:
+                fetch.void = LocalError("the consumer has left the group") if why is None else why()
+            node.held.clear()
+
+    @property
+    def pending(self) -> bool:
+        """Whether a session is still to be closed, or something to be said."""
+        return any(node.sent or node.pieces or node.session.is_open for node in self._nodes.values())
+
+    def acknowledge(self, now: int, event: Acknowledge) -> None:
+        """The application acknowledges records."""
+        call = self._acknowledgements.begin(event)
+        for fetch, ranges in event.fetches.items():
+            node = self._nodes.get(fetch.node_id)
+            held = None if node is None else node.held.get(fetch)
+            renewing = tuple(each for each in ranges if each.type == AcknowledgeType.RENEW)
+            final = tuple(each for each in ranges if each.type != AcknowledgeType.RENEW)
+            for said in filter(None, (final, renewing)):
+                piece = Piece(call, held or Held(fetch), said)
+                call.waiting.add(piece)
+                if node is None or held is None or not held.is_locked(now, said):
+                    self._acknowledgements.late(now, fetch, piece)
+                else:
+                    node.pieces.append(piece)
+                self._acknowledgements.worked_off(now, piece)
+            if held is not None and final:
+                held.says(final)
+        self._drop_done()
+        self._acknowledgements.tell()
+
+    # ------------------------------------------------------------ what to send
+
+    def poll(self, now: int) -> Poll:
+        self._divide(now)
+        if not self._nodes:
+            return NOTHING
+        wake_at = self._answers.next_retry
+        for call in self._acknowledgements.overdue(now):
+            self._acknowledgements.give_up(now, tuple(call.waiting))
+            for node in self._nodes.values():
+                node.pieces = [piece for piece in node.pieces if piece.call is not call]
+        requests = []
+        # With record_limit one is fetched from at a time: the one that was longest ago comes first.
+        for node in sorted(self._nodes.values(), key=lambda node: node.fetched_at):
+            request, at = self._next(now, node)
+            wake_at = min(wake_at, at)
+            if request is not None:
+                requests.append(request)
+        self._acknowledgements.tell()
+        return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
+
+    def _divide(self, now: int) -> None:
+        """Divide the assignment among the brokers, if anything changed that it depends on."""
+        answers, metadata = self._answers, self._metadata
+        by = (metadata.version, answers.retry_version(now))
+        if by == self._divided:
+            return
+        self._divided = by
+        wants: dict[int, list[TopicIdPartition]] = {}
+        for partition, topic_id in self._assignment.items():
+            leader = metadata.leader(partition)
+            tip = TopicIdPartition(topic_id, partition.topic, partition.partition)
+            if leader is None or not metadata.has_node(leader):
+                metadata.request_update(now)
+            elif not answers.waits(now, tip):
+                wants.setdefault(leader, []).append(tip)
+        for node_id in wants:
+            if node_id not in self._nodes:
+                backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+                self._nodes[node_id] = ShareNode(node_id, backoff, Backoff(*_QUIET_MS))
+        for node in self._nodes.values():
+            node.wants = tuple(sorted(wants.get(node.node_id, ())))
+
+    def _next(self, now: int, node: ShareNode) -> tuple[Request | None, int]:
+        """What goes to this broker now; and when that must be looked at again."""
+        self._drop_late(now, node)
+        if node.sent is not None:
+            return None, FOREVER
+        if not node.session.is_open and (node.closing or node.is_idle):
+            return self._over(now, node)
+        if not node.backoff.ready(now):
+            return None, node.backoff.until
+        if node.closing:
+            return self._part(now, node)
+        renews_at = self._renews_at(node)
+        said, renewing = node.ready(now, renews=False), node.ready(now, renews=True)
+        due = node.due_for_renewal(now, self._appetite.lock_ms) if renews_at <= now else {}
+        wake_at = min([renews_at, *(piece.backoff.until for piece in node.pieces if piece.backoff)])
+        if not node.session.is_open and (said or renewing or due):
+            return self._fetch(now, node, Limits(0, 0), []), FOREVER
+        if said and not all(piece.waits_for_fetch for piece in said):
+            return self._acknowledge(now, node, said), FOREVER
+        if due or renewing:
+            return self._acknowledge(now, node, renewing, due), FOREVER
+        limits = self._appetite.limits(now, node, self._nodes.values())
+        if isinstance(limits, Limits):
+            return self._fetch(now, node, limits, said), FOREVER
+        if said:
+            return self._acknowledge(now, node, said), FOREVER
+        if not (node.wants or node.held or node.pieces):
+            return self._close(now, node), FOREVER
+        return None, min(wake_at, limits)
+
+    def _part(self, now: int, node: ShareNode) -> tuple[Request | None, int]:
+        """A session ends with the last of what is still to be said."""
+        said = node.ready(now, renews=False)
+        left = [piece for piece in node.pieces if not piece.renews and piece not in said]
+        if not left:
+            return self._close(now, node), FOREVER
+        if said:
+            return self._acknowledge(now, node, said), FOREVER
+        return None, min((piece.backoff.until for piece in left if piece.backoff), default=FOREVER)
+
+    def _over(self, now: int, node: ShareNode) -> tuple[None, int]:
+        """Nothing is left to be done with a broker, or nothing can be."""
+        for piece in node.pieces:
+            self._acknowledgements.late(now, piece.held.fetch, piece)
+        node.pieces, node.closing = [], False
+        if node.is_idle:
+            del self._nodes[node.node_id]
+        # With partitions to fetch it begins anew.
+        return None, now if node.wants else FOREVER
+
+    def _renews_at(self, node: ShareNode) -> int:
+        """When locks are to be renewed next without being asked."""
+        if not self._config.share_lock_renewal or not node.can_renew:
+            return FOREVER
+        at = node.renews_at(self._appetite.lock_ms)
+        return FOREVER if at is None else at
+
+    def _drop_late(self, now: int, node: ShareNode) -> None:
+        """What is said of locks that have ended spoils what is said of others in the same request."""
+        for fetch, held in tuple(node.held.items()):
+            held.expire(now)
+            if not held.open:
+                del node.held[fetch]
+        if not node.pieces:
+            return
+        kept: list[Piece] = []
+        for piece in node.pieces:
+            if piece.held.is_locked(now, piece.ranges):
+                kept.append(piece)
+            else:
+                self._acknowledgements.end(now, piece, locks_ended(piece.held.fetch))
+        node.pieces = kept
+
+    def _drop_done(self) -> None:
+        """Fetches of which all is said are not held any more."""
+        for node in self._nodes.values():
+            for fetch in [fetch for fetch, held in node.held.items() if not held.open]:
+                del node.held[fetch]
+
+    def _count_held(self) -> int:
+        return sum(count(held.open) for node in tuple(self._nodes.values()) for held in node.held.values())
+
+    # ------------------------------------------------------------ requests
+
+    def _close(self, now: int, node: ShareNode) -> Request:
+        request = self._acknowledge(now, node, node.ready(now, renews=False), closes=True)
+        log.debug("closing the share session with broker %d", node.node_id)
+        return request
+
+    def _acknowledge(
+        self,
+        now: int,
+        node: ShareNode,
+        pieces: list[Piece],
+        renewals: dict[Held, list[Range]] | None = None,
+        *,
+        closes: bool = False,
+    ) -> Request:
+        session, renewals = node.session, renewals or {}
+        sent = Sent(node, session.member_id, now, None, pieces, renewals, closes=closes)
+        renews = bool(renewals) or any(piece.renews for piece in pieces)
+        message = ShareAcknowledgeRequest(
+            group_id=self._config.group_id,
+            member_id=session.member_id,
+            share_session_epoch=CLOSES if closes else session.epoch,
+            is_renew_ack=renews,
+            topics=acknowledge_topics(carried(pieces, renewals)),
+        )
+        return self._send(now, sent, message, 0, _WITH_RENEWALS if renews else None)
+
+    def _fetch(self, now: int, node: ShareNode, limits: Limits, pieces: list[Piece]) -> Request:
+        session, config = node.session, self._config
+        if not session.is_open:
+            session.member_id = self._member.group.member_id
+        said = carried(pieces, {})
+        plan = session.plan(node.wants, said)
+        sent = Sent(
+            node, session.member_id, now, node.wants, pieces, {}, limits.max_records, limits.max_wait_ms
+        )
+        asks = limits.max_records > 0
+        if asks:
+            node.fetched_at = now
+        message = ShareFetchRequest(
+            group_id=config.group_id,
+            member_id=session.member_id,
+            share_session_epoch=OPENS if not session.is_open else plan.epoch,
+            max_wait_ms=limits.max_wait_ms,
+            min_bytes=config.fetch_min_bytes if asks else 0,
+            max_bytes=config.fetch_max_bytes if asks else 0,
+            max_records=limits.max_records,
+            batch_size=config.max_poll_records,
+            share_acquire_mode=_RECORD_LIMIT if config.limits_records else _BATCH_OPTIMIZED,
+            is_renew_ack=False,
+            topics=fetch_topics(plan.joining, said),
+            forgotten_topics_data=forgotten_topics(plan.leaving),
+        )
+        return self._send(now, sent, message, limits.max_wait_ms)
+
+    def _send(
+        self, now: int, sent: Sent, message: object, wait_ms: int, min_version: int | None = None
+    ) -> Request:
+        node = sent.node
+        node.sent = sent
+        if sent.pieces:
+            going = set(sent.pieces)
+            node.pieces = [piece for piece in node.pieces if piece not in going]
+        deadline = add_ms(now, wait_ms + self._config.request_timeout_ms)
+        return Request(
+            message, node.node_id, deadline, ConnectionPurpose.FETCH, sent, min_version=min_version
+        )
+
+    # ------------------------------------------------------------ what came back
+
+    def on_response(self, now: int, completed: Completed) -> None:
+        sent: Sent = completed.request.tag
+        sent.node.sent = None
+        try:
+            self._answers.answered(now, sent, completed)
+        finally:
+            if completed.loan is not None:
+                completed.loan.release()
+        self._drop_done()
+        self._acknowledgements.tell()

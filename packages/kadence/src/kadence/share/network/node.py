@@ -1,0 +1,131 @@
+"""What is known of one broker that leads partitions of a queue, and what one request to it says (KIP-932).
+
+One request is under way at a time. Acknowledgements of one partition in one request succeed or fail together, so what
+was refused together with others is said again alone (`Piece.alone`), and longer locks are asked for in requests that
+acknowledge nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kadence.connection.request import Backoff
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition, joined
+from kadence.share.network.held import Held, Piece
+from kadence.share.network.offsets import Range, without
+from kadence.share.network.session import ShareSession
+from kadence.share.share_state import AcquiredFetch
+
+__all__ = ["Sent", "ShareNode", "carried"]
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """A request that is on its way.
+
+    Attributes:
+        member_id: in whose session. fetched: the partitions that a fetch reads; None: it is no fetch.
+        pieces: what it acknowledges, or renews because the application says so. renewals: what it renews because we do.
+        sent_at: when it left. asked: how many records it asked for; 0: none. closes: it is the session's last.
+    """
+
+    node: ShareNode
+    member_id: str
+    sent_at: int
+    fetched: tuple[TopicIdPartition, ...] | None = None
+    pieces: list[Piece] = field(default_factory=list)
+    renewals: dict[Held, list[Range]] = field(default_factory=dict)
+    asked: int = 0
+    wait_ms: int = 0
+    closes: bool = False
+
+
+class ShareNode:
+    """One broker.
+
+    Attributes:
+        session: with it. wants: partitions to fetch of it. held: fetches that it has locked for us.
+        pieces: what is to be said, in order. sent: the request under way.
+        backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
+            nothing although they might have waited.
+        closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
+    """
+
+    def __init__(self, node_id: int, backoff: Backoff, quiet: Backoff) -> None:
+        self.node_id = node_id
+        self.session = ShareSession()
+        self.wants: tuple[TopicIdPartition, ...] = ()
+        self.held: dict[AcquiredFetch, Held] = {}
+        self.pieces: list[Piece] = []
+        self.sent: Sent | None = None
+        self.backoff = backoff
+        self.quiet = quiet
+        self.early = 0
+        self.fetched_at = -1
+        self.closing = False
+        self.can_renew = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to be done with it."""
+        return not (self.sent or self.wants or self.held or self.pieces or self.session.is_open)
+
+    def ready(self, now: int, *, renews: bool) -> list[Piece]:
+        """What the next request says of it: see the top of the file."""
+        chosen: list[Piece] = []
+        lone: dict[TopicIdPartition, Held | None] = {}
+        for piece in self.pieces:
+            if piece.renews is not renews or (piece.backoff is not None and not piece.backoff.ready(now)):
+                continue
+            wanted = piece.held if piece.alone else None
+            if lone.setdefault(piece.partition, wanted) is wanted:
+                chosen.append(piece)
+        return chosen
+
+    def due_for_renewal(self, now: int, lock_ms: int) -> dict[Held, list[Range]]:
+        """Of what is held, the offsets whose locks are to be renewed now, since half of some lock is over.
+
+        Those of which a quarter is over are renewed with them, for that costs no request.
+        """
+        held = [
+            each for each in self.held.values() if each.renewable and each.open and now < each.fetch.lock_ends
+        ]
+        if not any(each.fetch.lock_ends - now <= lock_ms // 2 for each in held):
+            return {}
+        due: dict[Held, list[Range]] = {}
+        lone: dict[TopicIdPartition, Held | None] = {}
+        for each in held:
+            wanted = each if each.alone else None
+            if each.fetch.lock_ends - now <= lock_ms * 3 // 4 and (
+                lone.setdefault(each.fetch.partition, wanted) is wanted
+            ):
+                due[each] = each.open
+        return due
+
+    def renews_at(self, lock_ms: int) -> int | None:
+        """When `due_for_renewal` finds the first; None: never."""
+        ends = [each.fetch.lock_ends for each in self.held.values() if each.renewable and each.open]
+        return min(ends) - lock_ms // 2 if ends else None
+
+    def __repr__(self) -> str:
+        return (
+            f"<ShareNode {self.node_id} epoch={self.session.epoch} held={len(self.held)} pieces={len(self.pieces)} "
+            f"sent={self.sent is not None}>"
+        )
+
+
+def carried(
+    pieces: Iterable[Piece], renewals: dict[Held, list[Range]]
+) -> dict[TopicIdPartition, list[Acknowledged]]:
+    """What one request says of each partition."""
+    said: dict[TopicIdPartition, list[Acknowledged]] = {}
+    for piece in pieces:
+        said.setdefault(piece.partition, []).extend(piece.ranges)
+    for held, ranges in renewals.items():
+        # The application may ask for some of them itself.
+        already = sorted(said.get(held.fetch.partition, ()))
+        said.setdefault(held.fetch.partition, []).extend(
+            Acknowledged(first, last, AcknowledgeType.RENEW) for first, last in without(ranges, already)
+        )
+    return {partition: joined(ranges) for partition, ranges in said.items()}

@@ -1,0 +1,181 @@
+"""What a share consumer fetches, how much and when, under virtual time (KIP-932, KIP-1206; Q3, Q4)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.worlds.share import LOCK_MS, NODE, OTHER, Loan, Requests, named, tip
+
+from kadence.clock import FOREVER
+from kadence.protocol.share_fetch import AcquiredRecords, PartitionData
+from kadence.share.acknowledgements import Acquired
+
+
+@pytest.fixture
+def world() -> Requests:
+    return Requests()
+
+
+def test_records_reach_the_application_with_what_was_acquired(world: Requests) -> None:
+    world.waits()
+    loan = Loan()
+    world.bring(world.fetch(), (0, 4, 1), (7, 9, 3), loan=loan)
+    (fetch,) = world.state.acquired_fetches
+    assert (fetch.partition, fetch.node_id, fetch.left) == (tip(), NODE, 8)
+    assert fetch.acquired == (Acquired(0, 4, 1), Acquired(7, 9, 3))
+    assert world.state.attention.up
+    assert loan.holds == 1, "the application's, the answer itself is done with"
+
+
+def test_a_long_poll_waits_only_where_nothing_is_held(world: Requests) -> None:
+    world.acquired((0, 4, 1))
+    world.waits()
+    assert world.fetch().message.max_wait_ms == 100, "acknowledgements would wait behind it"
+
+
+def test_13_13_an_answer_with_only_holes_is_not_empty(world: Requests) -> None:
+    world.waits()
+    holes = [
+        PartitionData(
+            partition_index=0,
+            records=b"",
+            acquired_records=[AcquiredRecords(first_offset=0, last_offset=3, delivery_count=1)],
+        )
+    ]
+    world.answer_fetch(world.fetch(), holes)
+    fetch = world.take()
+    assert (fetch.acquired, len(fetch.data)) == ((Acquired(0, 3, 1),), 0)
+    world.acknowledge(fetch, kind=0)
+    world.waits()
+    world.fetch()
+
+
+def test_an_empty_answer_before_its_time_is_asked_again_but_not_for_ever(world: Requests) -> None:
+    world.waits()
+    for _ in range(3):
+        world.answer_fetch(world.fetch())
+    assert world.sent() == []
+    assert world.now < world.hand.wake_at() < FOREVER
+
+
+def work_off(world: Requests, first: int, last: int, took_ms: int) -> None:
+    """A poll returns these, and the next one comes when they are worked off."""
+    fetch = world.acquired((first, last, 1))
+    world.hand.advance(took_ms)
+    world.acknowledge(fetch)
+
+
+def test_q3_nothing_is_fetched_ahead_before_the_pace_is_known(world: Requests) -> None:
+    world.acquired((0, 499, 1))
+    assert world.sent() == []
+
+
+def test_q3_fetched_ahead_is_what_half_of_a_lock_can_work_off(world: Requests) -> None:
+    work_off(world, 0, 99, 10_000 - 1)
+    # 100 ms a record, and 30 s of a lock.
+    message = world.fetch().message
+    assert (message.max_records, message.max_wait_ms) == (150, 0)
+
+
+def test_q3_who_is_fast_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
+    work_off(world, 0, 499, 9)
+    request = world.fetch()
+    assert request.message.max_records == 500
+    world.bring(request, (500, 999, 1))
+    request = world.fetch()
+    assert request.message.max_records == 500
+    world.bring(request, (1000, 1499, 1))
+    assert world.sent() == [], "enough lies in the buffer"
+
+
+def test_q3_who_needs_longer_than_half_a_lock_for_a_record_gets_nothing_ahead(world: Requests) -> None:
+    work_off(world, 0, 0, 20_000)
+    (request,) = world.sent()
+    assert not hasattr(request.message, "max_records"), "the acknowledgement goes alone"
+
+
+def test_a_fetch_ahead_that_brings_nothing_is_repeated_after_growing_pauses(world: Requests) -> None:
+    work_off(world, 0, 499, 9)
+    pauses = []
+    for _ in range(8):
+        world.answer(world.fetch())
+        pauses.append(world.hand.wake_at() - world.now)
+        world.hand.now = world.hand.wake_at()
+    assert pauses[0] <= 24
+    assert 400 <= pauses[-1] <= 600
+
+
+def test_the_buffer_is_counted_by_what_is_left_in_it_and_still_locked() -> None:
+    world = Requests(share_lock_renewal=False)
+    work_off(world, 0, 499, 9)
+    world.bring(world.fetch(), (500, 1499, 1))
+    assert world.sent() == []
+    fetch = world.state.acquired_fetches[0]
+    world.state.took(fetch, world.now, 1_000)
+    assert world.wakes > 0, "an emptied fetch wakes the network thread"
+    assert world.fetch().message.max_records == 500
+
+
+def test_q4_a_buffer_whose_locks_ended_does_not_keep_a_poll_from_its_fetch() -> None:
+    world = Requests(share_lock_renewal=False)
+    work_off(world, 0, 499, 9)
+    world.bring(world.fetch(), (500, 1499, 1))
+    (fetch,) = world.state.acquired_fetches
+    world.hand.now = fetch.lock_ends
+    assert not fetch.is_locked(world.now)
+    world.waits()
+    assert world.fetch().message.max_wait_ms == 500
+    assert world.state.measures.held() == 0
+
+
+def test_without_renewals_a_poll_gets_no_more_than_a_lock_allows() -> None:
+    world = Requests(share_lock_renewal=False)
+    work_off(world, 0, 99, 10_000 - 1)
+    world.answer(world.fetch())
+    world.waits()
+    assert world.fetch().message.max_records == 150
+
+
+def test_memory_bounds_what_is_fetched_ahead() -> None:
+    world = Requests(buffer_memory=2_000_000)
+    work_off(world, 0, 499, 9)
+    world.bring(world.fetch(), (500, 999, 1))
+    world.state.measures.held_bytes = lambda: 2_000_000
+    assert world.sent() == []
+    world.state.measures.held_bytes = lambda: 1_999_999
+    assert world.fetch().message.max_records == 500
+
+
+def test_record_limit_asks_one_broker_at_a_time_and_fetches_nothing_ahead() -> None:
+    world = Requests({0: NODE, 1: OTHER}, share_acquire_mode="record_limit", max_poll_records=10)
+    world.waits(10)
+    first = world.fetch()
+    assert (first.message.share_acquire_mode, first.message.max_records) == (1, 10)
+    world.hand.advance(500)
+    world.answer_fetch(first)
+    second = world.fetch()
+    assert second.node_id != first.node_id, "the other's turn"
+    world.bring(second, (0, 9, 1), number=named(second)[0])
+    fetch = world.take()
+    world.hand.advance(10)
+    world.acknowledge(fetch)
+    (request,) = world.sent()
+    assert not hasattr(request.message, "max_records")
+
+
+def test_the_lock_is_the_brokers_to_say(world: Requests) -> None:
+    world.waits()
+    request = world.fetch()
+    sent_at = world.now
+    world.answer_fetch(
+        request,
+        [
+            PartitionData(
+                partition_index=0,
+                records=b"",
+                acquired_records=[AcquiredRecords(first_offset=0, last_offset=3, delivery_count=1)],
+            )
+        ],
+        lock_ms=15_000,
+    )
+    assert world.state.lock_timeout_ms == 15_000 != LOCK_MS
+    assert world.take().lock_ends == sent_at + 15_000

@@ -1,0 +1,150 @@
+"""Locks that the network thread keeps while the application works, under virtual time (KIP-1222; Q2)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.worlds.share import ACCEPT, LOCK_MS, RENEW, Requests, batches_of
+
+from kadence.clock import FOREVER
+from kadence.connection.request import Request
+from kadence.errors import UnsupportedVersionError
+from kadence.protocol import error_codes as ec
+from kadence.share.acknowledgements import Acknowledged
+from kadence.share.events import Sending
+
+
+@pytest.fixture
+def world() -> Requests:
+    return Requests()
+
+
+def renewal(world: Requests) -> Request:
+    """The renewal that goes out when the first is due."""
+    world.hand.now = world.hand.wake_at()
+    request = world.said()
+    assert request.message.is_renew_ack
+    return request
+
+
+def test_q2_a_handler_of_ten_minutes_keeps_its_lock(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    began = world.now
+    while world.now - began < 600_000:
+        request = renewal(world)
+        assert batches_of(request) == {0: [(0, 9, [RENEW])]}
+        assert request.min_version == 2
+        assert world.now <= fetch.lock_ends - LOCK_MS // 2, "half of the lock is left for what goes wrong"
+        world.hand.advance(20)
+        world.answer(request)
+        assert fetch.is_locked(world.now)
+    call = world.acknowledge(fetch, sending=Sending.SYNC)
+    world.answer(world.said())
+    assert list(world.answer_to(call).values()) == [None]
+
+
+def test_only_what_nothing_is_said_of_is_renewed(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.acknowledge(fetch, 2, 5, sending=Sending.ASYNC)
+    world.answer(world.said())
+    for request in world.sent():
+        # One ahead, which brings nothing, and then more of them.
+        world.answer(request)
+    world.manager.assigned(world.now, {})
+    assert batches_of(renewal(world)) == {0: [(0, 1, [RENEW]), (6, 9, [RENEW])]}
+
+
+def test_what_lies_in_the_buffer_is_renewed_too(world: Requests) -> None:
+    """Records that nobody saw use up no delivery counts, also when the pace was wrong (Q3)."""
+    world.waits()
+    world.bring(world.fetch(), (0, 9, 1))
+    world.state.want(0)
+    assert batches_of(renewal(world)) == {0: [(0, 9, [RENEW])]}
+
+
+def test_locks_that_end_soon_are_renewed_in_one_request(world: Requests) -> None:
+    world.acquired((0, 4, 1))
+    world.hand.advance(5_000)
+    world.acquired((5, 9, 1))
+    world.hand.advance(9_000)
+    world.acquired((10, 14, 1))
+    request = renewal(world)
+    assert batches_of(request) == {0: [(0, 9, [RENEW])]}, "the third is fresh"
+
+
+def test_by_a_key_it_is_as_with_javas() -> None:
+    world = Requests(share_lock_renewal=False)
+    world.acquired((0, 9, 1))
+    assert world.hand.wake_at() == FOREVER
+
+
+def test_acknowledgements_do_not_go_with_renewals(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    other = world.acquired((10, 19, 1))
+    world.hand.advance(LOCK_MS // 2)
+    world.say({fetch: (Acknowledged(0, 9, ACCEPT),)}, sending=Sending.ASYNC)
+    request = world.said()
+    assert (request.message.is_renew_ack, batches_of(request)) == (False, {0: [(0, 9, [ACCEPT])]})
+    world.answer(request)
+    request = world.said()
+    assert (request.message.is_renew_ack, batches_of(request)) == (True, {0: [(10, 19, [RENEW])]})
+    assert other.is_locked(world.now)
+
+
+def test_a_refused_renewal_is_split_so_that_the_others_locks_hold(world: Requests) -> None:
+    lost, kept = world.acquired((0, 4, 1)), world.acquired((5, 9, 1))
+    world.answer(renewal(world), p0=ec.INVALID_RECORD_STATE)
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 4, [RENEW])]}
+    world.answer(request, p0=ec.INVALID_RECORD_STATE)
+    request = world.said()
+    assert batches_of(request) == {0: [(5, 9, [RENEW])]}
+    renewed_at = world.now
+    world.answer(request)
+    assert kept.lock_ends == renewed_at + LOCK_MS
+    assert lost.lock_ends < kept.lock_ends
+    assert world.sent() == [], "what was refused alone is not asked for again"
+
+
+def test_a_renewal_that_failed_for_a_while_is_tried_again_in_time(world: Requests) -> None:
+    fetch = world.acquired((0, 4, 1))
+    for _ in range(3):
+        world.answer(renewal(world), ec.COORDINATOR_NOT_AVAILABLE)
+    world.answer(renewal(world))
+    assert fetch.lock_ends - world.now == LOCK_MS
+
+
+def test_a_broker_that_knows_no_renewals_is_not_asked_again(world: Requests) -> None:
+    fetch = world.acquired((0, 4, 1))
+    world.hand.fail(renewal(world), UnsupportedVersionError("only version 1"))
+    assert world.hand.wake_at() == FOREVER
+    assert fetch.void is None
+    call = world.acknowledge(fetch, sending=Sending.SYNC)
+    world.answer(world.said())
+    assert list(world.answer_to(call).values()) == [None]
+
+
+def test_after_an_epoch_error_locks_are_renewed_in_the_session_that_is_opened_anew(world: Requests) -> None:
+    fetch = world.acquired((0, 4, 1))
+    world.answer(renewal(world), ec.INVALID_SHARE_SESSION_EPOCH)
+    world.hand.now = world.hand.wake_at()
+    opens = world.fetch()
+    assert (opens.message.share_session_epoch, opens.message.max_records) == (0, 0)
+    world.answer_fetch(opens)
+    request = world.said()
+    assert (request.message.share_session_epoch, request.message.is_renew_ack) == (1, True)
+    world.answer(request)
+    assert fetch.lock_ends - world.now == LOCK_MS
+
+
+def test_nothing_is_renewed_for_who_has_left(world: Requests) -> None:
+    world.acquired((0, 4, 1))
+    world.hand.advance(LOCK_MS // 2)
+    world.manager.leave()
+    request = world.said()
+    assert (request.message.share_session_epoch, request.message.is_renew_ack) == (-1, False)
+
+
+def test_renewals_are_measured(world: Requests) -> None:
+    world.acquired((0, 9, 1))
+    world.answer(renewal(world))
+    assert world.state.measures.renewed.total == 10
