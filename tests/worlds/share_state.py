@@ -25,12 +25,12 @@ class RememberedShares:
     """All that is stored, by group, topic id and partition.
 
     Attributes:
-        ends: of logs, by topic id and partition. code: for every change that is asked for from now on.
+        ends: of logs, by topic id and partition; None without a leader. code: for every change that is asked for from now on.
         is_slow: changes wait until the test lets them happen.
     """
 
     known: dict[tuple[str, bytes, int], Remembered] = field(default_factory=dict)
-    ends: dict[tuple[bytes, int], int] = field(default_factory=dict)
+    ends: dict[tuple[bytes, int], int | None] = field(default_factory=dict)
     code: int = codes.NONE
     is_slow: bool = False
 

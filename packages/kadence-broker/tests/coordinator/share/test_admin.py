@@ -120,7 +120,7 @@ def test_a_group_of_another_kind_is_not_described(world: ShareWorld) -> None:
 def test_list_by_type_and_state(world: ShareWorld) -> None:
     member = world.member("a")
 
-    def listed(**filters: list[str]) -> Any:
+    def listed(**filters: Any) -> Any:
         groups = world.send(ListGroupsRequest(**filters), 5).response.groups
         return [(each.group_id, each.group_type, each.protocol_type, each.group_state) for each in groups]
 
@@ -163,7 +163,7 @@ def test_a_partition_without_a_leader_has_an_error(world: ShareWorld) -> None:
     member = world.member("a")
     world.settle(member)
     world.share_state.known["g", id_of("t"), 0] = Remembered(5, 0, 7)
-    world.share_state.end_offset = lambda _topic, _partition: None  # type: ignore[method-assign]
+    world.share_state.ends[id_of("t"), 0] = None
     assert offsets(world)["t", 0][3] == codes.LEADER_NOT_AVAILABLE
 
 

@@ -224,7 +224,7 @@ def test_null_fields_change_nothing(world: ShareWorld) -> None:
     member.beat()
     assert len(world.log) == stored
     kept = world.share_group.members["a"]
-    assert (kept.rack_id, kept.topics) == ("r", {"t"})
+    assert (kept.rack_id, kept.topics) == ("r", frozenset({"t"}))
 
 
 def test_naming_the_subscription_gets_the_whole_assignment(world: ShareWorld) -> None:
