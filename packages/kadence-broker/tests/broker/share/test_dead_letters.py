@@ -21,9 +21,10 @@ COPY = "errors.deadletterqueue.copy.record.enable"
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
 
 
-def with_letters(scene: Scene, partitions: int = 1, **group: str) -> Scene:
+def with_letters(scene: Scene, settings: dict[str, str] | None = None, partitions: int = 1) -> Scene:
+    """The group has a dead letter topic, and these further settings."""
     scene.cluster.create_topic("dlq.t", partitions, ENABLED)
-    scene.configure(**{NAME: "dlq.t", **group})
+    scene.configure(**{NAME: "dlq.t", **(settings or {})})
     return scene
 
 
@@ -65,7 +66,7 @@ def test_a_rejected_record(scene: Scene) -> None:
 
 
 def test_a_record_that_ran_out_of_attempts(scene: Scene) -> None:
-    with_letters(scene, **{"share.delivery.count.limit": "2"})
+    with_letters(scene, {"share.delivery.count.limit": "2"})
     scene.produce(2)
     member = scene.member()
     member.fetch()
@@ -79,7 +80,7 @@ def test_a_record_that_ran_out_of_attempts(scene: Scene) -> None:
 
 
 def test_copies(scene: Scene) -> None:
-    with_letters(scene, **{COPY: "true"})
+    with_letters(scene, {COPY: "true"})
     now = scene.core.loop.wall_ms()
     batch = encode_batch(
         [(5, b"k", b"x" * 10, [("own", b"1")]), (6, b"k2", b"y" * 2_000, ())], compression="gzip"
@@ -100,7 +101,7 @@ def test_copies(scene: Scene) -> None:
 
 
 def test_what_can_no_longer_be_read_has_headers_only(scene: Scene) -> None:
-    with_letters(scene, **{COPY: "true"})
+    with_letters(scene, {COPY: "true"})
     scene.produce(2)
     scene.produce(1)
     member = scene.member()
@@ -116,7 +117,7 @@ def test_what_can_no_longer_be_read_has_headers_only(scene: Scene) -> None:
 
 
 def test_the_partition_is_the_records_own_modulo_those_of_the_topic(scene: Scene) -> None:
-    with_letters(scene, 2)
+    with_letters(scene, partitions=2)
     scene.produce(1, partition=1)
     member = scene.member()
     member.fetch([1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.broker.share.scene import GROUP, Scene, acks, acquired
@@ -20,7 +21,7 @@ from kadence_broker.storage import Partition
 ACCEPT, RELEASE, REJECT = 1, 2, 3
 
 
-def killed(scene: Scene, path: Path, **config: object) -> Scene:
+def killed(scene: Scene, path: Path, **config: Any) -> Scene:
     """Another broker with what this one has on the disk at this moment."""
     copy = path.with_name(path.name + "-killed")
     shutil.copytree(path, copy)
