@@ -25,7 +25,7 @@ class RememberedShares:
     """All that is stored, by group, topic id and partition.
 
     Attributes:
-        ends: of logs, by topic id and partition; None without a leader. code: for every change that is asked for from now on.
+        ends: of logs, by topic id and partition; None without a leader. code: for every change from now on.
         is_slow: changes wait until the test lets them happen.
     """
 

@@ -115,4 +115,4 @@ def test_a_copy_or_a_pickle_is_refused_or_right() -> None:
 def test_an_object_that_was_made_without_its_arguments_harms_nothing() -> None:
     *told, last = told_by(BARE)
     assert all(line.endswith(": right") for line in told)
-    assert last == "this is made by `async for` over a consumer"
+    assert last == "an iteration cannot be created directly; iterate over a consumer with `async for`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class Member:
         return int(answer.responses[0].partitions[0].error_code)
 
 
-def configure(wire: Wire, config: dict[str, str | None], group: str = "g") -> tuple[int, str | None]:
+def configure(wire: Wire, config: Mapping[str, str | None], group: str = "g") -> tuple[int, str | None]:
     edits = [
         AlterableConfig(name=name, config_operation=0 if value is not None else 1, value=value)
         for name, value in config.items()

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from kadence.errors import OffsetOutOfRangeError
+from kadence.errors import IllegalStateError, OffsetOutOfRangeError
 from kadence.lag import lag
 from kadence.printable import plural, printable, printable_json
 from kadence_cli.common import (
@@ -327,7 +327,11 @@ def _is_at_end(consumer: Consumer, plan: _Plan) -> bool:
     ends = plan.ends
     if assigned := consumer.assignment():
         done = consumer.finished()
-        return all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
+        try:
+            return all(tp in done or consumer.position(tp) >= ends.get(tp, 0) for tp in assigned)
+        except IllegalStateError:
+            # A rebalance has taken a partition meanwhile: the next poll shows what is left.
+            return False
     # Other members have the partitions, or this one is still joining.
     committed = consumer.committed(ends)
     return all(

@@ -89,5 +89,6 @@ class Parts:
 
     def of_another_type(self, name: str, found: str) -> str:
         """The error for an item of a type that the command is not for."""
-        types = " and ".join(sorted(filter(None, self._wanted)))
+        *others, last = sorted(filter(None, self._wanted))
+        types = f"{', '.join(others)} and {last}" if others else last
         return f"{name!r} is a {found} {self._kind}; this is for those of type {types}"

@@ -50,12 +50,16 @@ SHAPES: dict[str, Shape] = {
     "topics delete": of("a topic", "topic"),
     "groups list": of("a group", "group state type protocol"),
     "groups describe": of(
-        "a member, or a group without any", "group state assignor coordinator member client host partitions"
+        "a member, or a group without any",
+        "group type state assignor coordinator member client host partitions",
     ),
-    "groups lag": of("a partition", "group topic partition committed last_stable end lag above member"),
+    "groups lag": of(
+        "a partition", "group type topic partition committed start last_stable end lag above member"
+    ),
     "groups why": of("a reason", "group reason harm says partitions members held details evidence commands"),
     "groups reset": of("a partition", "group topic partition from to"),
     "groups forget": of("a partition", "group topic partition deleted"),
+    "groups config": of("a setting", "group key value default"),
     "groups delete": of("a group", "group"),
     "transactions list": of("a transaction", "transactional_id coordinator producer_id state"),
     "transactions describe": of(

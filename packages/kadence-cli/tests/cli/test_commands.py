@@ -138,12 +138,12 @@ def test_a_broker_that_wants_a_login(
 ) -> None:
     """It hangs up on whoever does not log in."""
     locked = kadence_new_broker(users={"alice": "hidden"})
-    ran = told(kadence, monkeypatch, "want a login", *command, "-b", locked.bootstrap_servers)
+    ran = told(kadence, monkeypatch, "require a login", *command, "-b", locked.bootstrap_servers)
     assert (ran.status, ran.out) == (1, "")
     (line,) = (line for line in ran.err.splitlines() if line.startswith(f"kadence {command[0]}: "))
     assert line.endswith(
         f"{locked.bootstrap_servers} closed the connection before it answered any request "
-        "(does this listener want a login by security.protocol=SASL_…?)"
+        "(does this listener require a login? Then set security.protocol to SASL_SSL or SASL_PLAINTEXT)"
     )
 
 

@@ -186,12 +186,12 @@ def test_a_login_that_is_missing(
 ) -> None:
     hide(monkeypatch, "pyspark")
     locked = kadence_new_broker(users={"alice": "hidden"})
-    ran = told(kadence, monkeypatch, "want a login", "doctor", "--json", "-b", locked.bootstrap_servers)
+    ran = told(kadence, monkeypatch, "require a login", "doctor", "--json", "-b", locked.bootstrap_servers)
     status, said = found(ran.rows)["brokers"]
     assert status == "wrong"
     assert said == (
         f"bootstrap {locked.bootstrap_servers} closed the connection before it answered any request "
-        "(does this listener want a login by security.protocol=SASL_…?)"
+        "(does this listener require a login? Then set security.protocol to SASL_SSL or SASL_PLAINTEXT)"
     )
 
 

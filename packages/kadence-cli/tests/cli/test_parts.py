@@ -20,28 +20,28 @@ from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence_broker import Broker
 
-SHARED = "'shared' is a share group; this is for those of type classic and consumer"
+STREAMS = "'streams' is a streams group; this is for those of type classic, consumer and share"
 
 
 @pytest.fixture
 def groups(broker: Broker, kadence: Run, monkeypatch: pytest.MonkeyPatch) -> Admin:
-    """Groups ``one`` and ``two`` with offsets, and a share group, which the embedded broker has none of."""
+    """Groups ``one`` and ``two`` with offsets, and a streams group, which the embedded broker has none of."""
     kadence("topics", "create", "t", "--partitions", "1")
     with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
         for name in ("one", "two"):
             admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
     listed = Admin.list_groups
 
-    def with_shared(admin: Admin, **more: Any) -> list[GroupListing]:
-        return [*listed(admin, **more), GroupListing("shared", "share", "Stable", "share")]
+    def with_streams(admin: Admin, **more: Any) -> list[GroupListing]:
+        return [*listed(admin, **more), GroupListing("streams", "streams", "Stable", "streams")]
 
-    monkeypatch.setattr(Admin, "list_groups", with_shared)
+    monkeypatch.setattr(Admin, "list_groups", with_streams)
     return admin
 
 
 @pytest.mark.usefixtures("groups")
 @pytest.mark.parametrize("action", ["lag", "describe"])
-def test_a_pattern_means_no_share_groups(kadence: Run, action: str) -> None:
+def test_a_pattern_means_no_streams_groups(kadence: Run, action: str) -> None:
     ran = kadence("groups", action, "*")
     assert (ran.status, ran.err) == (0, "")
     assert [row["group"] for row in ran.rows] == ["one", "two"]
@@ -50,11 +50,11 @@ def test_a_pattern_means_no_share_groups(kadence: Run, action: str) -> None:
 @pytest.mark.usefixtures("groups")
 @pytest.mark.parametrize("action", ["lag", "describe"])
 def test_rows_of_those_that_answered_are_printed(kadence: Run, action: str) -> None:
-    ran = kadence("groups", action, "shared", "one", "onee", "two")
+    ran = kadence("groups", action, "streams", "one", "onee", "two")
     assert [row["group"] for row in ran.rows] == ["one", "two"]
     assert ran.status == 1
     assert ran.err.splitlines() == [
-        f"kadence groups: {SHARED}",
+        f"kadence groups: {STREAMS}",
         "kadence groups: there is no group 'onee'; did you mean 'one'? `kadence groups list` shows all",
     ]
 
@@ -113,10 +113,10 @@ def test_a_dry_run_refuses_what_the_run_refuses(kadence: Run, broker: Broker) ->
         assert (dry.status, dry.out) == (1, "")
         assert "group 'live' has live members (it is in state Stable); stop its consumers first" in dry.err
         assert len(sent) == 0
-    shared = ("groups", "reset", "shared", "--topic", "t", "--to", "earliest")
-    dry, real = kadence(*shared, "--dry-run"), kadence(*shared)
+    streams = ("groups", "reset", "streams", "--topic", "t", "--to", "earliest")
+    dry, real = kadence(*streams, "--dry-run"), kadence(*streams)
     assert dry == real
-    assert (dry.status, dry.err) == (1, f"kadence groups: {SHARED}\n")
+    assert (dry.status, dry.err) == (1, f"kadence groups: {STREAMS}\n")
     # A group that nobody has used is made by it, as by Kafka's tool.
     assert kadence("groups", "reset", "new", "--topic", "t", "--to", "earliest").status == 0
 

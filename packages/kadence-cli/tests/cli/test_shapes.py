@@ -50,6 +50,7 @@ COMMANDS: tuple[str, ...] = (
     "groups why report --for 1",
     "groups reset report --topic orders --to earliest",
     "groups forget report --topic orders:0",
+    "groups config report --all",
     "groups delete report",
     "transactions list",
     "transactions describe billing-1",

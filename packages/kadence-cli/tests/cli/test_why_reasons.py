@@ -398,8 +398,8 @@ def test_a_group_without_offsets_may_be_one_whose_topics_are_hidden() -> None:
 
 def test_a_group_of_another_kind_is_named() -> None:
     admin = mock.create_autospec(Admin, instance=True)
-    admin.list_groups.return_value = [GroupListing("carts", "share", "Stable", "share")]
-    assert _no_such(admin, "carts") == "'carts' is a share group; this looks at consumer groups"
+    admin.list_groups.return_value = [GroupListing("carts", "streams", "Stable", "streams")]
+    assert _no_such(admin, "carts") == "'carts' is a streams group; this looks at consumer and share groups"
 
 
 def test_rows_have_the_same_names_whatever_the_reason() -> None:

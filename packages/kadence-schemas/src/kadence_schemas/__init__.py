@@ -1,8 +1,8 @@
-"""A schema registry's schemas, and keys and values that are written with them.
+"""Schema registry client, and serialisers and deserialisers of keys and values.
 
-A room of its own above `kadence.security`: it knows no consumer, producer or Spark, which are given what it makes. A
-client is used by any number of threads. Serialisers run where `send` is called, deserialisers in the poll; both ask the
-registry there, once for each schema. Its network traffic is HTTP, by the standard library.
+A package above `kadence.security`, which does not import consumer, producer or Spark: these get its objects. Any number
+of threads may use a client. Serialisers run where `send` is called, deserialisers in the poll; both ask the registry
+there, once for each schema. Requests are HTTP, by the standard library.
 """
 
 from __future__ import annotations

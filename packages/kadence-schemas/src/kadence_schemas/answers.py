@@ -1,10 +1,11 @@
-"""Answers that are kept, and one question for all threads that want the same answer.
+"""A cache of answers, and one request for all threads that want the same answer.
 
-What an id stands for never changes, so an answer is kept for good, or as long as its kind of question allows. Whoever
-may write to a topic can put ids into records that the registry does not know: that there is no answer is kept for a
-minute. Both are bounded. Reading what is kept takes no lock.
+The schema of an id never changes, so an answer is kept for ever, or for the time that its kind of question allows. Any
+producer can put ids into records that the registry does not know, so a missing schema is remembered for a minute. Both
+are bounded. Reading the cache takes no lock.
 
-A serialiser or deserialiser on an event loop does not wait for an answer. A thread asks for it, and it is called again.
+A serialiser or deserialiser on an event loop does not wait for an answer. A thread sends the request, and the call is
+repeated.
 """
 
 from __future__ import annotations
@@ -25,18 +26,20 @@ from kadence.logs import OwnThread
 __all__ = ["LAG_EVERY_MS", "LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
 
 LAG_S: Final = 1.0
-"""So long after a first "no such id" we ask again: an instance that follows another one learns of an id a moment later
-than the producer that registered it."""
+"""How long (s) after a first "no such id" the request is repeated: a follower of the registry learns of an id slightly
+later than the producer that registered it.
+"""
 
 LAG_EVERY_MS: Final = 10_000
-"""So long after such a wait no other one begins: whoever may write to a topic can put any number of ids into records,
-and each would hold up a poll for a second."""
+"""How long (ms) after such a wait no other one begins: a producer can put any number of ids into records, and each
+would hold up a poll for a second.
+"""
 
 REFUSED_MS: Final = 60_000
-"""So long an id without a schema is not asked for again: the schema may be registered meanwhile."""
+"""How long (ms) an id without a schema is not requested again: the schema may be registered meanwhile."""
 
 MOST_KEPT: Final = 10_000
-"""So many answers are kept, and so many times that there is none."""
+"""How many answers are kept, and how many missing ones."""
 
 V = TypeVar("V")
 K = TypeVar("K", bound=Hashable)
@@ -46,7 +49,7 @@ Ask: TypeAlias = "Callable[[list[K]], Asked[K, V]]"
 
 
 class _AbandonedError(BaseException):
-    """Whoever asked was interrupted before there was an answer."""
+    """The thread that asked was interrupted before the answer."""
 
 
 class Answers(Generic[K, V]):
@@ -55,7 +58,7 @@ class Answers(Generic[K, V]):
     Args:
         clock: for how long to keep. sleep: waits so many seconds.
         keep_ms: how long an answer is kept.
-        lags: whether a first "there is none" is asked again after `LAG_S`, once in `LAG_EVERY_MS`.
+        lags: whether a first "not found" is requested again after `LAG_S`, once in `LAG_EVERY_MS`.
     """
 
     def __init__(
@@ -76,14 +79,15 @@ class Answers(Generic[K, V]):
         self._process = os.getpid()
 
     def get(self, keys: Iterable[K], ask: Ask[K, V]) -> dict[K, V | SchemaNotFoundError]:
-        """What is known of these, or the reason why there is nothing.
+        """The answers for these, or the reason why there is none.
 
         Args:
-            ask: asks for several at once. Another thread that wants one of them meanwhile waits for this answer, and
-                gets what ``ask`` raises, too.
+            ask: requests several at once. Another thread that wants one of them meanwhile waits for this answer, and
+                also gets an exception of ``ask``.
 
         Raises:
-            AnswerPendingError: a serialiser or deserialiser on an event loop would have to wait; somebody is asking.
+            AnswerPendingError: a serialiser or deserialiser on an event loop would have to wait; a request is under
+                way.
         """
         now = self._clock.now_ms()
         found: dict[K, V | SchemaNotFoundError] = {}
@@ -97,23 +101,23 @@ class Answers(Generic[K, V]):
         return found | self._fetched(list(unknown), ask) if unknown else found
 
     def one(self, key: K, ask: Callable[[K], V | SchemaNotFoundError]) -> V:
-        """What is known of one.
+        """The answer for one.
 
         Raises:
-            SchemaNotFoundError: there is nothing.
+            SchemaNotFoundError: there is none.
         """
         kept = self._known.get(key)
-        # A clock is read only where answers end.
+        # The clock is read only if answers expire.
         if kept is not None and (kept[0] == FOREVER or self._clock.now_ms() < kept[0]):
             return kept[1]
         made = self.get((key,), lambda keys: {each: ask(each) for each in keys})[key]
         if isinstance(made, SchemaNotFoundError):
-            # A new one each time: a traceback grows where one error is raised again and again.
+            # A new one each time: the traceback of an error that is raised repeatedly grows.
             raise SchemaNotFoundError(str(made))
         return made
 
     def forget(self, is_old: Callable[[K], bool]) -> None:
-        """Ask anew for these."""
+        """Forget the answers for these."""
         with self._lock:
             for kept in (self._known, self._refused):
                 for key in [key for key in kept if is_old(key)]:
@@ -121,7 +125,7 @@ class Answers(Generic[K, V]):
 
     def _fetched(self, keys: list[K], ask: Ask[K, V]) -> dict[K, V | SchemaNotFoundError]:
         if self._process != os.getpid():
-            # The threads that others waited for are not in a child after fork().
+            # After fork() the threads that send requests do not exist in the child.
             self._begin()
         mine: dict[K, Future[V | SchemaNotFoundError]] = {}
         others: dict[K, Future[V | SchemaNotFoundError]] = {}
@@ -145,7 +149,7 @@ class Answers(Generic[K, V]):
         return found
 
     def _lead(self, mine: dict[K, Future[V | SchemaNotFoundError]], ask: Ask[K, V]) -> None:
-        """On a thread of its own. What goes wrong is told by the futures."""
+        """On a separate thread. Errors go into the futures."""
         with contextlib.suppress(Exception):
             self._led(mine, ask)
 
@@ -193,7 +197,7 @@ class Answers(Generic[K, V]):
         return made
 
     def _lag(self) -> float:
-        """How long to wait before it is asked again (s): no longer than a wait that another thread has begun."""
+        """How long (s) to wait before the repetition: no longer than a wait that another thread has begun."""
         now = self._clock.now_ms()
         with self._lock:
             if now >= self._lags_again:
@@ -204,6 +208,6 @@ class Answers(Generic[K, V]):
 
 def _keep(kept: dict[Any, Any], key: Hashable, value: object) -> None:
     while len(kept) >= MOST_KEPT:
-        # The oldest stands first.
+        # The oldest comes first.
         del kept[next(iter(kept))]
     kept[key] = value

@@ -1,7 +1,7 @@
 """Avro with a schema registry: serialiser and deserialiser.
 
-fastavro writes and reads; what is written is, byte for byte, what confluent-kafka's serialiser writes. As there, and in
-Java, a schema that is nothing but ``bytes`` has no length before its data.
+fastavro writes and reads; the bytes are the same as those of confluent-kafka's serialiser. As there, and in Java, a
+schema that is just ``bytes`` has no length before its data.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BYTES: Final = ("bytes", {"type": "bytes"})
 
 Headers = Any
 Read = Callable[[bytes, int], Any]
-"""Makes a value of bytes and the place where its data begins."""
+"""Makes a value from bytes and the index at which its data begins."""
 
 
 class AvroSerializer:
@@ -42,23 +42,23 @@ class AvroSerializer:
 
     Args:
         registry: a client, which many serialisers may share.
-        schema: the schema as text, as what that text is parsed to, or as `Schema` with references. None:
-            ``use_latest_version`` finds it.
-        to_dict: makes of an object what fastavro writes: a dict for a record.
+        schema: the schema as text, parsed, or as `Schema` with references. None: the subject's latest, with
+            ``use_latest_version``.
+        to_dict: turns an object into a value that fastavro writes: a dict for a record.
         auto_register: register the schema. False: the registry must have it.
         use_latest_version: write with the newest version of the subject, as it was within the last minute, and
-            register nothing. Nothing checks that it fits ``schema``.
-        normalize: let the registry bring the schema into one form first.
+            register nothing. It is not checked against ``schema``.
+        normalize: let the registry normalise the schema first.
         subject_name_strategy: `topic_subject`, `record_subject`, `topic_record_subject`, their names ``topic``,
             ``record`` and ``topic_record``, or a function of topic, is_key and record name.
-        is_key: whether it is for keys; the subject is ``TOPIC-key`` then. None: as the client says that it is given to;
-            by itself it is for values.
+        is_key: whether it is for keys; the subject is ``TOPIC-key`` then. None: as the client uses it; on its own it is
+            for values.
         schema_id_in: ``"data"``: the schema's id comes before the data. ``"header"``: its GUID, or its id where the
             registry gives no GUID, is in the header ``__value_schema_id`` or ``__key_schema_id``.
-        strict: refuse a record with fields that the schema does not have, or without some that it has.
+        strict: refuse a record with fields that the schema lacks, or without some of its fields.
 
     Raises:
-        ConfigError: the schema is no Avro schema.
+        ConfigError: the schema is not an Avro schema.
         MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
     """
 
@@ -101,7 +101,7 @@ class AvroSerializer:
         )
 
     def for_keys(self) -> AvroSerializer:
-        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        """The serialiser for a producer's ``key.serializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._writing = self._writing.for_keys()
         return made
@@ -121,27 +121,27 @@ class AvroSerializer:
 class AvroDeserializer:
     """Reads values that are Avro with the id of their schema before them (Confluent's wire format).
 
-    It is given as ``value_deserializer=`` of a consumer. Each schema is asked for once. A value that names an unknown
-    schema, or is not of it, is bad (``deserialization.errors``). A registry that does not answer makes no value bad:
+    It is given as ``value_deserializer=`` of a consumer. Each schema is requested once. A value that names an unknown
+    schema, or does not match it, is bad (``deserialization.errors``). If the registry does not answer, no value is bad:
     the poll raises, and the next one tries again.
 
     Args:
         registry: a client, which many deserialisers may share.
-        schema: the reader's schema, as text, parsed or as `Schema`: fields are matched by name, defaults fill in what
-            the writer did not have, and numbers grow. None: values are as they were written.
-        from_dict: makes an object of what fastavro reads.
+        schema: the reader's schema, as text, parsed or as `Schema`: fields are matched by name, defaults replace fields
+            that the writer lacked, and numbers are widened. None: values are as written. from_dict: turns the result of
+            fastavro into an object.
         return_record_name: records in unions are pairs of name and dict.
-        subject_name_strategy: names the subject that ids are looked up in, as that of `AvroSerializer`: ids of a
-            context mean something else than those of the others. None: they are looked up in the registry's context.
-        is_key: whether it is for keys, and reads the header ``__key_schema_id``. None: as the client says.
+        subject_name_strategy: names the subject in which ids are looked up, as for `AvroSerializer`: each context has
+            its own ids. None: they are looked up in the client's context.
+        is_key: whether it is for keys, and reads the header ``__key_schema_id``. None: as the client uses it.
 
     Raises:
-        ConfigError: the schema is no Avro schema.
+        ConfigError: the schema is not an Avro schema.
         MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
     """
 
     kind: Final = "avro"
-    """What ``poll_arrow(value=)`` calls it."""
+    """Its name in ``poll_arrow(value=)``."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class AvroDeserializer:
         )
 
     def for_keys(self) -> AvroDeserializer:
-        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        """The deserialiser for a consumer's ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._frames = self._frames.for_keys(made._read_of)
         return made
@@ -173,7 +173,7 @@ class AvroDeserializer:
         """The value.
 
         Raises:
-            SerializationError: the bytes are not of the schema that they name, or there is no such schema.
+            SerializationError: the bytes do not match the schema that they name, or it does not exist.
             SchemaRegistryError: the registry does not answer.
         """
         known = None if headers else self._frames.quick.get(data[:HEADER])
@@ -182,7 +182,7 @@ class AvroDeserializer:
         return made if self._from_dict is None else self._from_dict(made)
 
     def columns(self) -> ValueColumns[Any]:
-        """What decodes whole columns with the same schemas, for one consumer's ``poll_arrow(value="avro")``.
+        """The decoder of whole columns with the same schemas, for one consumer's ``poll_arrow(value="avro")``.
 
         Raises:
             ConfigError: the reader's schema has a type that cannot be a column.
@@ -218,7 +218,7 @@ class AvroDeserializer:
                 raise
             except OverflowError:
                 raise SerializationError(
-                    f"{said}: a date or time is beyond the years 1 to 9999, which Python's do not go beyond; "
+                    f"{said}: a date or time is outside the years 1 to 9999, the range of Python; "
                     "poll_arrow and Spark read it"
                 ) from None
             except Exception as problem:
@@ -228,17 +228,17 @@ class AvroDeserializer:
 
 
 def _name_in(text: str) -> str | None:
-    """The name of a schema of which nobody knows yet in which context it will be, and so what it refers to."""
+    """The name of a schema whose context, and thus its references, are not known yet."""
     try:
         return name_of(json.loads(text))
     except (ValueError, RecursionError) as problem:
-        raise ConfigError(f"this is no Avro schema: {problem}") from None
+        raise ConfigError(f"this is not an Avro schema: {problem}") from None
 
 
 def _form(schema: Any) -> tuple[Any, bool]:
-    """A schema, and whether values are written as they are."""
+    """A schema, and whether values are written unchanged."""
     if isinstance(schema, dict) and schema["type"] == "record":
-        # fastavro writes the default of a field that a value lacks as it stands in the schema.
+        # For a missing field fastavro writes the default exactly as in the schema.
         schema = with_default_values(schema, schema, EXACT)
     return schema, schema in _BYTES
 

@@ -1,9 +1,9 @@
-"""Values that fastavro makes otherwise than Avro for Java: logical types of our own, which its reader asks us for.
+"""Values that fastavro reads differently from Avro for Java: logical types of our own, for which it calls us.
 
-fastavro rounds a decimal to a precision, which it keeps in one place for all threads; a fixed type has room for a digit
-more than any precision that it allows. A time of day beyond the day becomes one of another hour. A whole number that is
-read as a float keeps digits that a float of 32 bits has not. And of a union it takes the first type that a text can be
-made, bytes before the text that it is.
+fastavro rounds a decimal to a precision, which all threads share; a fixed type has room for one digit more than any
+precision that it allows. A time of day beyond the day becomes another hour. A whole number that is read as a float
+keeps digits that a 32-bit float does not have. And in a union it takes the first type to which a string can be
+converted, such as bytes before string.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FLOAT: Final = "kadence-float"
 """The logical type of a whole number that is read as a float."""
 
 PLAIN: Final = "kadence-plain"
-"""The logical type of a text or of bytes that stay what they are, though the reader's union has both."""
+"""The logical type of a string or of bytes that stay unchanged, though the reader's union has both."""
 
 _EXACT: Final = Context(prec=MAX_PREC, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
@@ -66,18 +66,18 @@ READERS: Final[dict[str, _Reader]] = {
     "int-kadence-time-millis": lambda data, *_: _time_of(data, 1_000),
     "long-kadence-time-micros": lambda data, *_: _time_of(data, 1_000_000),
 }
-"""For fastavro's LOGICAL_READERS: by type and logical type."""
+"""The entries for fastavro's LOGICAL_READERS, by type and logical type."""
 
 
 def own_name(logical: str) -> str:
-    """What fastavro is given in place of a logical type of Avro."""
+    """The logical type passed to fastavro instead of one of Avro's."""
     return _BEFORE + logical if logical in ("decimal", "time-millis", "time-micros") else logical
 
 
 def reader_of(kind: str, logical: str, readers: Mapping[str, Any]) -> Any:
-    """What makes a value of a logical type of Avro.
+    """The function that makes a value of a logical type of Avro.
 
     Args:
-        kind: the type that it stands on. readers: fastavro's.
+        kind: the underlying type. readers: fastavro's.
     """
     return readers[f"{kind}-{own_name(logical)}"]

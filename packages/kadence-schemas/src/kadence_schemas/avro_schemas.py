@@ -1,13 +1,13 @@
-"""Avro's schemas as fastavro takes them, and how data of one schema is read as another (Avro 1.12, Schema Resolution).
+"""Avro's schemas in the form for fastavro, and reading data of one schema as another (Avro 1.12, Schema Resolution).
 
-The specification resolves a writer's schema and a reader's by their underlying types; a logical type is no part of
-that. What is read then has the logical types of the reader, and no others: a ``long`` whose reader says
-``timestamp-millis`` is a time, and a time whose reader says ``long`` is a number. fastavro applies the writer's logical
-types instead. So it gets the reader's laid onto the writer's schema (`Reading`), and a reader's schema without any.
+The specification resolves a writer's schema and a reader's by their underlying types; logical types play no part in
+that. The result has the reader's logical types only: a ``long`` that the reader declares as ``timestamp-millis`` is a
+time, and a time that the reader declares as ``long`` is a number. fastavro applies the writer's logical types instead.
+So it gets a writer's schema with the reader's logical types (`Reading`), and a reader's schema without any.
 
-A logical type that does not fit what it stands on is none at all, as the specification says (`parsed`): a ``date``
-that is a string, a ``decimal`` without precision. And a default is a value, not the text that JSON has for it: fastavro
-takes it as it finds it, so each is made a value of its type once.
+A logical type that does not fit its underlying type is ignored, as the specification requires (`parsed`): a ``date``
+that is a string, a ``decimal`` without precision. And a default must be a value, not its JSON form: fastavro uses it
+unchanged, so each is converted to a value of its type once.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _BASES: Final = {
     "uuid": "string",
     "decimal": "bytes",
 }
-"""The logical types that fastavro knows, and what each stands on. A decimal stands on fixed, too."""
+"""The logical types that fastavro knows, with their underlying types. A decimal may also be based on fixed."""
 
 EXACT: Final[frozenset[str]] = frozenset(_BASES)
 """Logical types become Python's: a time is a datetime."""
 
 NUMBERS: Final[frozenset[str]] = frozenset({"decimal"})
-"""Times stay numbers, which Arrow takes as they are, beyond Python's years, too."""
+"""Times stay numbers, which Arrow accepts unchanged, even beyond Python's years."""
 
 _PRIMITIVE: Final = {"null", "boolean", "int", "long", "float", "double", "bytes", "string"}
 
@@ -71,18 +71,17 @@ _UNUSABLE: Final = (
     ArithmeticError,
     RecursionError,
 )
-"""What a schema that is none makes fastavro, or this module, raise."""
+"""The exceptions of fastavro, or of this module, for an invalid schema."""
 
 
 def parsed(resolved: ResolvedSchema, known: Collection[str] = EXACT, *, is_writer: bool = False) -> Any:
-    """A schema with all that it refers to, as fastavro takes it, with the logical types that it knows and that fit.
+    """A schema with its references, in the form for fastavro, with the logical types that it knows and that fit.
 
     Args:
         known: the logical types that are wanted.
-        is_writer: whether data was written with it: what its defaults are plays no part then.
+        is_writer: whether data was written with it: its defaults play no part then.
 
-    Raises:
-        ConfigError: it is no Avro schema. MissingDependencyError: fastavro is not installed.
+    Raises: ConfigError: it is not an Avro schema. MissingDependencyError: fastavro is not installed.
     """
     fastavro = library()
     try:
@@ -95,20 +94,20 @@ def parsed(resolved: ResolvedSchema, known: Collection[str] = EXACT, *, is_write
             full = name_of(made)
             if full is not None:
                 named[full] = named[name]
-        # It puts each definition where its name comes first.
+        # It puts each definition at the first use of its name.
         return fastavro.schema.load_schema("$root", repo=_repository({**named, "$root": root}))
     except RecursionError:
-        raise ConfigError("this Avro schema is nested too deep") from None
+        raise ConfigError("this Avro schema is nested too deeply") from None
     except (
         *_UNUSABLE,
         fastavro.schema.SchemaParseException,
         fastavro.repository.SchemaRepositoryError,
     ) as problem:
-        raise ConfigError(f"this is no Avro schema: {problem}") from None
+        raise ConfigError(f"this is not an Avro schema: {problem}") from None
 
 
 def library() -> Any:
-    """Module fastavro, with all that is needed of it."""
+    """Module fastavro, with its submodules that are needed."""
     try:
         import fastavro
         import fastavro.repository
@@ -146,7 +145,7 @@ def _repository(named: dict[str, Any]) -> Any:
         def load(self, name: str) -> Any:
             if name not in named:
                 raise repository.SchemaRepositoryError(name)
-            # What is loaded is changed.
+            # The loaded schema is modified.
             return deepcopy(named[name])
 
     return Repository()
@@ -156,7 +155,7 @@ def _repository(named: dict[str, Any]) -> Any:
 
 
 def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> Any:
-    """The schema of a file or a registry without the logical types that count for nothing."""
+    """The schema of a file or a registry without invalid logical types."""
 
     def inner(each: Any) -> Any:
         return _effective(each, known, keep_defaults=keep_defaults)
@@ -165,7 +164,7 @@ def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> A
         return [inner(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    # fastavro marks what it has parsed so; a registry's schema must not say that it has been.
+    # fastavro marks parsed schemas with this; a registry's schema must not contain the mark.
     made = {name: each for name, each in schema.items() if not name.startswith("__")}
     if "logicalType" in made and not (made["logicalType"] in known and _fits_its_type(made)):
         for name in ("logicalType", "precision", "scale"):
@@ -175,7 +174,7 @@ def _effective(schema: Any, known: Collection[str], *, keep_defaults: bool) -> A
             made[name] = inner(made[name])
     if "fields" in made:
         if not all(isinstance(field["name"], str) for field in made["fields"]):
-            raise TypeError("the name of a field is a text")
+            raise TypeError("the name of a field must be a string")
         made["fields"] = [
             {
                 name: inner(item) if name == "type" else item
@@ -198,7 +197,7 @@ def _fits_its_type(schema: Mapping[str, Any]) -> bool:
 
 
 def _digits(size: int) -> int:
-    """How many decimal digits a number of so many bytes surely has room for."""
+    """How many decimal digits always fit into this many bytes."""
     return math.floor(math.log10(2) * (8 * size - 1)) if size > 0 else 0
 
 
@@ -206,16 +205,15 @@ def _digits(size: int) -> int:
 
 
 class Reading:
-    """Reads data of one schema as another. Made once for the two.
+    """Reads data of one schema as another. Created once for each pair.
 
     Args:
-        writer: what the data was written with, parsed.
-        reader: what it is read as, parsed; None: the writer's.
+        writer: the schema of the data, parsed. reader: the schema to read it as, parsed; None: the writer's.
         kept: `EXACT`, or `NUMBERS`.
         with_names: records in unions are pairs of name and dict.
 
     Raises:
-        ConfigError: a default is no value of its type.
+        ConfigError: a default is not a value of its type.
     """
 
     def __init__(
@@ -229,7 +227,7 @@ class Reading:
             laid = _Laying(writer, writer if reader is None else reader, kept, unique).schema()
             self._writer = fastavro.parse_schema(wrapped(laid))
             self._reader = None
-            # With the same fields there is nothing to resolve, which would take twice the time.
+            # With the same fields no resolution is needed, which would take twice the time.
             if reader is not None and _shape(reader) != _shape(writer):
                 bare = fastavro.parse_schema(wrapped(_narrow_first(_bare(reader, unique))))
                 self._reader = with_default_values(bare, wrapped(reader), kept, unique)
@@ -240,7 +238,7 @@ class Reading:
         self._read = fastavro.schemaless_reader
 
     def one(self, source: BytesIO) -> Any:
-        """The value that begins where the source stands; raises whatever the bytes make fastavro trip over."""
+        """The next value of the source; raises any error of fastavro for these bytes."""
         found = self._read(source, self._writer, self._reader, self._with_names)
         value = found[_WRAPPED] if self._is_wrapped else found
         return self._with_own_names(value) if self._with_names and self._names else value
@@ -259,7 +257,7 @@ def _is_record(schema: Any) -> bool:
 
 
 def _wrapped(schema: Any) -> Any:
-    """A record with one field takes no bytes of its own. fastavro parses any other schema again for each value."""
+    """A record with one field adds no bytes. fastavro parses any other schema again for each value."""
     return {"type": "record", "name": "Wrapped_by_kadence", "fields": [{"name": _WRAPPED, "type": schema}]}
 
 
@@ -278,7 +276,7 @@ def _definitions(schema: Any) -> dict[str, Any]:
                 look(child)
 
     if isinstance(schema, dict):
-        # Where fastavro's parser leaves the definitions that came from elsewhere.
+        # fastavro's parser keeps definitions from references here.
         found |= schema.get("__named_schemas", {})
     look(schema)
     return found
@@ -293,10 +291,10 @@ def _children(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 
 class _Laying:
-    """Lays the logical types and the names of a reader's schema onto a writer's, at what is read as what.
+    """Adds the logical types and names of a reader's schema to the matching parts of a writer's.
 
     Args:
-        unique: other names that some of the reader's types have in place of theirs.
+        unique: replacement names of some of the reader's types.
     """
 
     def __init__(self, writer: Any, reader: Any, kept: Collection[str], unique: Mapping[str, str]) -> None:
@@ -337,7 +335,7 @@ class _Laying:
         pair = (writer["name"], reader["name"])
         if pair in self._names:
             return self._names[pair]
-        # fastavro takes for one another what has one name; Java reads a record of another name, too.
+        # fastavro matches records by name; Java also reads a record of another name.
         wanted = self._unique.get(reader["name"], reader["name"]) or writer["name"]
         taken = set(self._names.values())
         name = wanted if wanted not in taken else f"kadence{len(taken)}.{wanted.rpartition('.')[2]}"
@@ -366,16 +364,16 @@ class _Laying:
         return {"logicalType": own_name(logical), **scale}
 
     def _counterpart(self, writer: Any, reader: Any) -> Any:
-        """What of the reader's schema the writer's is read as; None: nothing."""
+        """The part of the reader's schema that matches the writer's; None: none."""
         branches = [self._resolved(each) for each in (reader if isinstance(reader, list) else [reader])]
         kind = _kind(writer)
         same = [each for each in branches if _kind(each) == kind]
         if isinstance(writer, dict) and "name" in writer:
             called = [each for each in same if _is_called(writer["name"], each)]
-            # Two types of a union may have one short name.
+            # Two types of a union may have the same short name.
             exact = [each for each in called if writer["name"] in (each["name"], *each.get("aliases", ()))]
             if kind not in ("record", "error"):
-                # Fixed types of two sizes are two types.
+                # Fixed types of different sizes are different types.
                 alike = [each for each in called if each.get("size") == writer.get("size")]
                 return next(iter(exact or alike or called), None)
             return (
@@ -415,7 +413,7 @@ class _Fitting:
         self._known: dict[tuple[str, str], bool] = {}
 
     def fits(self, writer: Mapping[str, Any], reader: Mapping[str, Any]) -> bool:
-        """Whether there is something to read for each field of the reader's."""
+        """Whether each field of the reader's has a matching field or a default."""
         pair = writer["name"], reader["name"]
         if pair not in self._known:
             # A record inside itself fits if the rest of it does.
@@ -430,7 +428,7 @@ class _Fitting:
 
     def _can_be(self, writer: Any, reader: Any) -> bool:
         if isinstance(writer, list):
-            # Which of its types it is shows in the data.
+            # The data shows which of its types it is.
             return True
         writer = _resolved(writer, self._written)
         if isinstance(reader, list):
@@ -447,7 +445,7 @@ class _Fitting:
 
 
 def _resolved(schema: Any, defined: Mapping[str, Any]) -> Any:
-    """The definition that a name stands for, or the type that an object says in other words."""
+    """The definition of a name, or the type of an object such as {"type": "long"}."""
     while True:
         if isinstance(schema, str) and schema in defined:
             schema = defined[schema]
@@ -458,7 +456,7 @@ def _resolved(schema: Any, defined: Mapping[str, Any]) -> Any:
 
 
 def _full(name: str) -> dict[str, str]:
-    """A parsed schema has full names alone. One without a namespace would get that of the type around it."""
+    """A parsed schema has only full names. One without a namespace would get that of the enclosing type."""
     return {"name": name} | ({} if "." in name else {"namespace": ""})
 
 
@@ -473,7 +471,7 @@ def _is_called(name: str, reader: Mapping[str, Any]) -> bool:
 
 
 def _unique_names(schema: Any) -> dict[str, str]:
-    """Other names for types whose last part another type has, too: fastavro compares this part alone."""
+    """Replacement names for types that share their last part with another type: fastavro compares only that part."""
     found: dict[str, str] = {}
     shorts: set[str] = set()
     for name in _definitions(schema):
@@ -487,7 +485,7 @@ def _unique_names(schema: Any) -> dict[str, str]:
 def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
     """A parsed schema without logical types, and without the marks of fastavro's parser.
 
-    Its types have no aliases: `_Laying` has given the writer's types the names of those that they are read as.
+    Its types have no aliases: `_Laying` has given the writer's types the names of the reader's.
     """
     if isinstance(schema, list):
         return [_bare(each, unique) for each in schema]
@@ -502,7 +500,7 @@ def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
             made[name] = _bare(made[name], unique)
     for name in ("items", "values"):
         if name in made and not isinstance(made[name], list):
-            # In a union, fastavro looks only at elements that there are; in Java, too, an empty array always fits.
+            # In a union, fastavro checks only existing elements; in Java, too, an empty array always fits.
             made[name] = [made[name]]
     if "fields" in made:
         made["fields"] = [{**field, "type": _bare(field["type"], unique)} for field in made["fields"]]
@@ -510,7 +508,7 @@ def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
 
 
 def _shape(schema: Any) -> Any:
-    """What a parsed schema says of the data: names, types and their order."""
+    """The structure of the data by a parsed schema: names, types and their order."""
     if isinstance(schema, list):
         return [_shape(each) for each in schema]
     if not isinstance(schema, dict):
@@ -524,7 +522,7 @@ def _shape(schema: Any) -> Any:
 
 
 def _narrow_first(schema: Any) -> Any:
-    """With the narrower numbers of a union first: fastavro takes the first type that a value can grow into."""
+    """With the narrower numbers of a union first: fastavro takes the first type to which a value can be widened."""
     if isinstance(schema, list):
         order = {"int": 1, "long": 2, "float": 3, "double": 4}
         places = [place for place, each in enumerate(schema) if _kind(each) in order]
@@ -550,11 +548,10 @@ def _narrow_first(schema: Any) -> Any:
 def with_default_values(
     schema: Any, logical: Any, kept: Collection[str], unique: Mapping[str, str] | None = None
 ) -> Any:
-    """A copy of the parsed schema ``schema`` with defaults that are values of their types.
+    """A copy of the parsed schema ``schema`` with defaults converted to values of their types.
 
     Args:
-        logical: the same schema with its logical types.
-        unique: the names that some of its types have in ``schema`` in place of theirs.
+        logical: the same schema with its logical types. unique: replacement names of some of its types in ``schema``.
     """
     own: dict[str, str] = {made: name for name, made in (unique or {}).items()}
     values = _Defaults(logical, kept)
@@ -572,7 +569,7 @@ def with_default_values(
             for child in _children(each):
                 change(child)
 
-    # fastavro's parser leaves copies of the definitions beside the schema.
+    # fastavro's parser keeps copies of the definitions in the schema.
     for each in (schema, *schema.get("__named_schemas", {}).values()):
         change(each)
     return schema
@@ -614,7 +611,7 @@ class _Defaults:
         return reader_of(kind, logical, library().read.LOGICAL_READERS)(value, schema, None)
 
     def _takes(self, default: Any, schema: Any) -> bool:
-        """Whether JSON's value can be one of a branch of a union."""
+        """Whether a JSON value fits a branch of a union."""
         if isinstance(schema, str) and schema in self._named:
             schema = self._named[schema]
         kind = _kind(schema)

@@ -1,9 +1,8 @@
-"""Checks of values against JSON Schemas whose time and memory neither the value's writer nor the schema's decides.
+"""Checks values against JSON Schemas within bounds of time and memory that neither the value nor the schema can exceed.
 
-jsonschema does the checking. Here every schema that it applies to a part of a value is counted, and so is what a
-keyword does at once. Keywords that take more than their share are our own: those with regular expressions, those that
-compare whole values, and ``unevaluated…``. A keyword names one error only, and keeps no text, which has the whole value
-in it.
+jsonschema does the checking. Here every schema that it applies to a part of a value is counted, and so is the work of a
+single keyword. Expensive keywords have our own implementation: those with regular expressions, those that compare whole
+values, and ``unevaluated…``. A keyword reports one error only, without a text, which would contain the whole value.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from kadence_schemas.steps import Steps, spend
 __all__ = ["BoundedSchema"]
 
 _SCHEMA_STEPS_A_BYTE: Final = 20
-"""A schema is checked once, against its draft's, which multiplies no choices."""
+"""More steps for each byte of a schema: it is checked once, against its draft's, which multiplies no choices."""
 
 _NOT_PASSED: Final = frozenset(("$defs", "const", "default", "definitions", "enum", "examples"))
-"""What no check goes through from one end to the other."""
+"""Keywords whose contents no check walks through."""
 
 _REFUSED: Final = jsonschema.exceptions.ValidationError
 _Keyword = Callable[[Any, Any, Any, Any], Iterator[Any] | None]
@@ -43,12 +42,11 @@ class BoundedSchema:
         schema: parsed. references: those that it may refer to, by name, parsed.
 
     Raises:
-        TooManyStepsError: its own check takes more than it may.
-        Exception: it is no JSON Schema; any error of Python's.
+        TooManyStepsError: its own check takes too many steps. Exception: it is not a JSON Schema; any Python error.
     """
 
     def __init__(self, schema: Any, references: Mapping[str, Any]) -> None:
-        # An address that is not among the references is not looked up: whoever writes schemas would choose whom we ask.
+        # An address that is not among the references is not fetched: the author of a schema could direct our requests.
         registry: Any = SPECIFICATIONS.combine(Registry())
         kind = jsonschema.validators.validator_for(schema)
         specification = specification_with(kind.ID_OF(kind.META_SCHEMA))
@@ -56,22 +54,22 @@ class BoundedSchema:
         address = root.id() or ""
         for name, found in references.items():
             resource = Resource.from_contents(found, default_specification=DRAFT7)
-            # A name that is no address is one beside the schema's own: so Java takes it.
+            # A name that is not an address is relative to the schema's own, as in Java.
             for each in {name, urljoin(address, name)}:
                 registry = registry.with_resource(each, resource)
         self._notes = _Notes()
         self._check_schema(kind, schema)
-        # All that has a name is found at once, or each look-up would look for it.
+        # Find all named parts at once; otherwise each look-up would search for them.
         resolver = registry.with_resource(address, root).crawl().resolver(address)
         self._validator = _bounded(kind)(schema, registry=registry, _resolver=resolver)
         self._weight = self._notes.weight(schema)
 
     def refusal(self, value: Any) -> tuple[str, str] | None:
-        """The keyword that does not hold for a value, and its place in the schema; None: the value is of the schema.
+        """The keyword that a value violates, and its place in the schema; None: the value is valid.
 
         Raises:
-            TooManyStepsError: the check takes more than it may.
-            Exception: the schema cannot be used, as where a reference leads nowhere; any error of Python's.
+            TooManyStepsError: the check takes too many steps. Exception: the schema cannot be used, for example because
+                of an unresolvable reference; any Python error.
         """
         with Steps(value, self._notes):
             spend(self._weight)
@@ -97,7 +95,7 @@ class BoundedSchema:
 
 
 class _Notes:
-    """What is known of a schema's parts."""
+    """Facts about a schema's parts."""
 
     def __init__(self) -> None:
         self.expressions = Expressions()
@@ -105,7 +103,7 @@ class _Notes:
         self._members: dict[tuple[int, str], tuple[Any, frozenset[str]]] = {}
 
     def weight(self, schema: Any) -> int:
-        """The steps that applying a schema is: one, and one for ten things that its keywords go through."""
+        """The steps of applying a schema: one, and one for every ten items that its keywords go through."""
         found = self.weights.get(id(schema))
         if found is None:
             found = 1
@@ -115,10 +113,10 @@ class _Notes:
         return found
 
     def members(self, schema: Any, keyword: str, values: list[Any]) -> frozenset[str]:
-        """The values that ``enum`` or ``const`` of a schema has, as canonical texts."""
+        """The values of ``enum`` or ``const`` in a schema, as canonical texts."""
         key = (id(schema), keyword)
         if key not in self._members:
-            # The schema is kept, so that no other gets its id.
+            # The schema is kept alive, so that no other object gets its id.
             self._members[key] = (schema, frozenset(map(_canonical, values)))
         return self._members[key][1]
 
@@ -141,7 +139,7 @@ def _bounded(kind: Any) -> Any:
 
     def evolve(validator: Any, **changes: Any) -> Any:
         schema = changes.get("schema", validator.schema)
-        # Here for every part of a value: `spend` and `weight`, without their calls.
+        # Inlined `spend` and `weight`, because this runs for every part of a value.
         steps = Steps.now()
         steps.left -= steps.notes.weights.get(id(schema)) or steps.notes.weight(schema)
         if steps.left < 0:
@@ -162,7 +160,7 @@ def _bounded(kind: Any) -> Any:
 
 
 def _first(name: str, keyword: _Keyword) -> _Keyword:
-    """A keyword that names its first error only, without its text, and pays for that."""
+    """A keyword that reports only its first error, without a text, and counts its steps."""
     price = _PRICES.get(name)
 
     def first(validator: Any, argument: Any, instance: Any, schema: Any) -> Iterator[Any] | None:
@@ -254,7 +252,7 @@ def _is_of(validator: Any, value: Any, schema: Any) -> bool:
 
 
 def _evaluated(validator: Any, instance: Any, schema: Any) -> set[Any]:
-    """The names of an object, or the places of an array, that a schema has looked at."""
+    """The names of an object, or the indexes of an array, that a schema has evaluated."""
     if not isinstance(schema, dict):
         return set()
     spend(1 + len(instance) // 10)
@@ -277,7 +275,7 @@ def _referred(validator: Any, schema: Any) -> Iterator[Any]:
 
 
 def _applied(validator: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    """The schemas inside a schema that hold for the same value."""
+    """The schemas inside a schema that apply to the same value."""
     for keyword in ("allOf", "oneOf", "anyOf"):
         yield from (each for each in schema.get(keyword, ()) if _is_of(validator, instance, each))
     for name, inner in schema.get("dependentSchemas", {}).items():
@@ -317,9 +315,9 @@ def _evaluated_places(validator: Any, instance: list[Any], schema: Any) -> set[i
 
 
 def _canonical(value: Any) -> str:
-    """A text that two values share if JSON Schema takes them for equal: 1 and 1.0, and objects in any order.
+    """A text that is the same for values that JSON Schema considers equal: 1 and 1.0, and objects in any order.
 
-    A text, because a writer can choose numbers whose hashes are equal.
+    A text, because a writer could choose numbers with equal hashes.
     """
     if isinstance(value, str):
         return f"{len(value)}:{value}"

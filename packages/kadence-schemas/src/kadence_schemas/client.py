@@ -24,13 +24,13 @@ from kadence_schemas.subjects import context_of, qualified
 __all__ = ["SchemaRegistryClient", "Wanted"]
 
 AT_ONCE: Final = 8
-"""So many ids are asked for side by side."""
+"""How many ids are requested in parallel."""
 
 MOST_REFERENCES: Final = 1000
-"""So many other schemas one schema may need."""
+"""How many other schemas one schema may need."""
 
 LATEST_MS: Final = 60_000
-"""So long serialisers write with the version that was a subject's latest."""
+"""How long (ms) serialisers use the version that was a subject's latest."""
 
 _MOST_VERSION: Final = 2**31 - 1
 """Versions are Java's ints."""
@@ -38,12 +38,14 @@ _MOST_VERSION: Final = 2**31 - 1
 NO_SUBJECT: Final = 40401
 NO_VERSION: Final = 40402
 NO_SCHEMA: Final = 40403
-"""Error codes of Confluent's API; Karapace, Redpanda and Apicurio have the same. Apicurio says 40401 of an unknown id,
-too, where it is set to legacy ids (its class CCompatExceptionMapperService)."""
+"""Error codes of Confluent's API; Karapace, Redpanda and Apicurio have the same.
+
+Apicurio also returns 40401 for an unknown id if it is set to legacy ids (its class CCompatExceptionMapperService).
+"""
 
 
 class Wanted(NamedTuple):
-    """A schema that records name.
+    """A schema named by records.
 
     Attributes:
         schema: its id, or its GUID as text. subject: the subject, or the context as ``:.CONTEXT:``, that the id is
@@ -60,21 +62,20 @@ _Resolved: TypeAlias = "tuple[Wanted, str]"
 class SchemaRegistryClient:
     """A client of a schema registry, for any number of threads, and for all serialisers and deserialisers.
 
-    It asks for each schema once, and threads that need the same one wait for one request. That there is no schema with
-    an id it remembers for a minute. A request that fails is made again, at the next address where there are several.
+    It requests each schema once, and threads that need the same one wait for one request. It remembers for a minute
+    that an id has no schema. A failed request is repeated, at the next address if there are several.
 
     Args:
         config: an address, or a mapping of the keys below, with or without ``schema.registry.`` before them.
         keywords: the same keys with underscores: ``url``, ``basic_auth_user_info`` (NAME:PASSWORD),
-            ``bearer_auth_token`` (a text, or a callable that gives one before each request), ``ssl_ca_location``,
+            ``bearer_auth_token`` (a string, or a callable that returns one before each request), ``ssl_ca_location``,
             ``ssl_certificate_location``, ``ssl_key_location``, ``ssl_key_password``, ``context`` (that ids and subjects
             are in, such as ``.staging``; the default one), ``timeout`` (seconds of a request; 10) and ``max_retries``
             (3).
 
     Raises:
-        ConfigError: a key is unknown, or has a value that cannot be used. Each call raises it, too, where the registry
-            refuses the login.
-        SchemaRegistryError: each call, where the registry does not answer.
+        ConfigError: a key is unknown, or has an invalid value. Each call also raises it if the registry refuses the
+            login. SchemaRegistryError: in each call, if the registry does not answer.
     """
 
     def __init__(self, config: str | Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
@@ -85,7 +86,7 @@ class SchemaRegistryClient:
     def _of(
         cls, options: RegistryOptions, sleep: Callable[[float], None] = time.sleep, clock: Clock | None = None
     ) -> SchemaRegistryClient:
-        """From options that were read; for Spark and for tests."""
+        """Create it from parsed options; for Spark and for tests."""
         made = cls.__new__(cls)
         made._set_up(options, sleep, clock or SystemClock())
         return made
@@ -106,7 +107,7 @@ class SchemaRegistryClient:
     def __repr__(self) -> str:
         return f"SchemaRegistryClient({','.join(self._urls)!r})"
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ look-ups
 
     def get_schema(self, schema_id: int) -> Schema:
         """The schema with an id, as records carry it.
@@ -158,20 +159,20 @@ class SchemaRegistryClient:
             raise _no_subject(subject)
         return self._numbers(found)
 
-    # ------------------------------------------------------------ what becomes of it
+    # ------------------------------------------------------------ changes
 
     def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register a schema as a version of a subject, if it is none yet; asked once for each.
+        """Register a schema as a version of a subject, unless it is one already; one request for each.
 
         Args:
-            normalize: whether the registry brings schemas into one form, so that those which mean the same are one.
+            normalize: whether the registry normalises schemas, so that equivalent ones are the same.
 
         Returns:
             its id.
 
         Raises:
             SchemaRefusedError: the registry cannot read it, or it is not compatible with the subject's other versions.
-            ConfigError: it is no `Schema`.
+                ConfigError: it is not a `Schema`.
         """
         return self.registered(subject, schema, normalize=normalize)[0]
 
@@ -180,15 +181,14 @@ class SchemaRegistryClient:
         return self._registered.one((subject, _checked(schema), normalize), self._register)
 
     def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Which version of a subject a schema is; asked once for each.
+        """The version of a subject that a schema is; one request for each.
 
-        Raises:
-            SchemaNotFoundError: it is none. ConfigError: it is no `Schema`.
+        Raises: SchemaNotFoundError: it is not a version of it. ConfigError: it is not a `Schema`.
         """
         return self._looked_up.one((subject, _checked(schema), normalize), self._look_up)
 
     def delete_subject(self, subject: str) -> list[int]:
-        """Delete a subject; its schemas can still be had by their ids.
+        """Delete a subject; its schemas remain available by their ids.
 
         Returns:
             the versions that it had.
@@ -206,12 +206,15 @@ class SchemaRegistryClient:
         return self._numbers(found)
 
     def get_compatibility(self, subject: str | None = None) -> str:
-        """Which changes of a schema a subject allows, such as ``BACKWARD`` or ``NONE``; None: where it says nothing."""
+        """The changes of a schema that a subject allows, such as ``BACKWARD`` or ``NONE``.
+
+        Without a subject: the default.
+        """
         path = "/config" if subject is None else f"/config/{self._quoted(subject)}?defaultToGlobal=true"
         return str(self._object(self._http.ask(path)).get("compatibilityLevel"))
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
-        """Say which changes of a schema a subject allows; None: all subjects that say nothing.
+        """Set the changes of a schema that a subject allows; None: for all subjects without a level of their own.
 
         Raises:
             SchemaRefusedError: there is no such level.
@@ -228,10 +231,10 @@ class SchemaRegistryClient:
     def resolve(
         self, wanted: Iterable[Wanted], kind: str
     ) -> dict[Wanted, ResolvedSchema | SchemaNotFoundError]:
-        """The schemas that records name, with all that they refer to, asked for side by side.
+        """The schemas that records name, with their references, requested in parallel.
 
         Args:
-            kind: which type they must have. Of Protobuf it is the compiled form.
+            kind: the type that they must have. For Protobuf the compiled form.
         """
         found = self._resolved.get([(each, kind) for each in wanted], self._resolve_all)
         return {each: made for (each, _), made in found.items()}
@@ -245,7 +248,7 @@ class SchemaRegistryClient:
         return self._resolved.one((Wanted(schema, subject), kind), lambda key: self._resolve_all([key])[key])
 
     def resolve_latest(self, subject: str, kind: str) -> ResolvedSchema:
-        """The newest schema of a subject, with all that it refers to.
+        """The newest schema of a subject, with its references.
 
         Raises:
             SchemaNotFoundError: there is no such subject, or it is of another type.
@@ -263,11 +266,11 @@ class SchemaRegistryClient:
     def resolve_schema(
         self, schema: Schema, subject: str | None = None, *, is_new: bool = False
     ) -> ResolvedSchema:
-        """A schema of one's own with all that it refers to, which the registry must have.
+        """A given schema with its references, which the registry must have.
 
         Args:
-            subject: what it is, or will be, registered under: subjects without a context are in that of this one.
-            is_new: it is to be registered, so it must not refer to versions that were deleted.
+            subject: the subject of its registration: subjects without a context are in its context. is_new: it will be
+                registered, so it must not refer to deleted versions.
         """
         references = [_wire_reference(each) for each in schema.references]
         return self._with_references(
@@ -277,20 +280,20 @@ class SchemaRegistryClient:
             is_new=is_new,
         )
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ requests
 
     def _schema(self, schema: int | str) -> Schema | SchemaNotFoundError:
         found = self._asked(Wanted(schema), "")
         return found if isinstance(found, SchemaNotFoundError) else self._plain(found)
 
     def _asked(self, wanted: Wanted, query: str) -> Any:
-        """What the registry has for an id or a GUID, or that it has nothing."""
+        """The registry's answer for an id or a GUID, or that there is none."""
         if isinstance(wanted.schema, str) and self._clock.now_ms() < self._no_guids_until:
             return _no_guids(wanted.schema)
         try:
             found = self._http.ask(self._place_of(wanted, query), (NO_SCHEMA, NO_SUBJECT))
         except NoPathError:
-            # Whoever may write to a topic can put GUIDs into its records, also where the registry knows none.
+            # Any producer can put GUIDs into records, even if the registry does not support them.
             if isinstance(wanted.schema, int) or not self._is_registry():
                 raise
             self._no_guids_until = add_ms(self._clock.now_ms(), REFUSED_MS)
@@ -331,7 +334,7 @@ class SchemaRegistryClient:
         )
         if found is None:
             return SchemaNotFoundError(
-                f"the schema is no version of subject {subject!r} of the schema registry: register it, or let the "
+                f"the schema is not a version of subject {subject!r} of the schema registry: register it, or let the "
                 "serialiser do so (auto_register)"
             )
         return self._registered_of(subject, found, schema)
@@ -358,10 +361,10 @@ class SchemaRegistryClient:
     def _with_references(
         self, answer: Any, kind: str, context: str | None, *, is_new: bool = False
     ) -> ResolvedSchema:
-        """With all that it refers to, each asked for once.
+        """With its references, each requested once.
 
         Args:
-            context: where it is itself, and so what it refers to by a subject without a context.
+            context: its own context, which also applies to references by a subject without one.
         """
         known: dict[tuple[str, str], ResolvedSchema | None] = {}
         query = _query(kind, *(() if is_new else ("deleted=true",)))
@@ -451,7 +454,7 @@ class SchemaRegistryClient:
 
     def _object(self, answer: Any) -> dict[str, Any]:
         if not isinstance(answer, dict):
-            raise self._strange("no JSON object")
+            raise self._strange("not a JSON object")
         return answer
 
     def _texts(self, answer: Any) -> list[str]:
@@ -466,7 +469,7 @@ class SchemaRegistryClient:
 
     def _strange(self, what: str) -> SchemaRegistryError:
         return SchemaRegistryError(
-            f"what answers at {self._http.where} is no schema registry: its answer is JSON, but {what} "
+            f"what answers at {self._http.where} is not a schema registry: its answer is JSON, but {what} "
             "(option schema.registry.url)"
         )
 
@@ -476,7 +479,7 @@ def _is_number(value: object, least: int, most: int) -> TypeGuard[int]:
 
 
 def _guid_of(found: Mapping[str, Any]) -> str | None:
-    """The GUID in an answer; registries that are older than Confluent's 8 give none."""
+    """The GUID in an answer; Confluent's registry has them from version 8 on."""
     try:
         return str(UUID(found["guid"]))
     except (KeyError, ValueError, TypeError, AttributeError):
@@ -484,13 +487,13 @@ def _guid_of(found: Mapping[str, Any]) -> str | None:
 
 
 def _query(kind: str, *more: str) -> str:
-    """Of a Protobuf schema we take the compiled form: to compile its text would need protoc."""
+    """For a Protobuf schema the compiled form is requested: compiling its text would need protoc."""
     asked = [*(("format=serialized",) if kind == PROTOBUF else ()), *more]
     return "?" + "&".join(asked) if asked else ""
 
 
 def _checked(schema: Schema) -> Schema:
-    """A schema of which only the registry knows what it is for: its type must be told."""
+    """A schema that only the registry interprets: its type must be given."""
     if not isinstance(schema, Schema):
         raise ConfigError(
             f"write Schema(text), with the schema's type unless it is AVRO, not {type(schema).__name__}"

@@ -1,6 +1,6 @@
 """Descriptors of Protobuf messages: of a registry, of a file, of a class.
 
-A file is what ``protoc --include_imports --descriptor_set_out`` wrote. A registry gives compiled definitions by
+A file is the output of ``protoc --include_imports --descriptor_set_out``. A registry returns compiled definitions with
 ``format=serialized``.
 """
 
@@ -23,7 +23,7 @@ class Messages:
     """The messages of some files of definitions.
 
     Attributes:
-        last: the name of the file that the others were given for.
+        last: the name of the main file, which imports the others.
     """
 
     def __init__(self, files: Iterable[Any]) -> None:
@@ -55,7 +55,7 @@ class Messages:
             return cls(descriptors.FileDescriptorSet.FromString(content).file)
         except _decode_error():
             raise ConfigError(
-                f"option {option}: {name!r} is no descriptor set; protoc --include_imports "
+                f"option {option}: {name!r} is not a descriptor set; protoc --include_imports "
                 "--descriptor_set_out writes one"
             ) from None
 
@@ -64,7 +64,7 @@ class Messages:
         """From a registry.
 
         Raises:
-            ConfigError: what it gave is no compiled definition.
+            ConfigError: its answer is not a compiled definition.
         """
         descriptors = _protobuf()
         files: dict[str, Any] = {}
@@ -78,8 +78,8 @@ class Messages:
                 file = descriptors.FileDescriptorProto.FromString(base64.b64decode(found.text, validate=True))
             except (ValueError, _decode_error()):
                 raise ConfigError(
-                    "the schema registry gives no compiled Protobuf definitions (format=serialized); name a descriptor "
-                    "set with the option value.schema"
+                    "the schema registry returns no compiled Protobuf definitions (format=serialized); name a "
+                    "descriptor set with the option value.schema"
                 ) from None
             file.name = name
             files[name] = file
@@ -95,7 +95,7 @@ class Messages:
             raise ConfigError(f"there is no message {name!r} in the Protobuf definitions") from None
 
     def at(self, path: tuple[int, ...]) -> Any:
-        """A message of the last file by its place there."""
+        """A message of the last file by its index path there."""
         from google.protobuf import descriptor_pb2
 
         file = descriptor_pb2.FileDescriptorProto()
@@ -109,7 +109,7 @@ class Messages:
         return self._pool.FindMessageTypeByName(name)
 
     def _add_well_known(self, file: Any) -> None:
-        """The files that a file imports, and that come with libraries and not with the definitions."""
+        """The files that a file imports from libraries, and that the definitions do not contain."""
         for name in file.dependency:
             try:
                 self._pool.FindFileByName(name)
@@ -140,7 +140,7 @@ def _missing() -> MissingDependencyError:
 
 
 def _of_library(name: str, kind: Any) -> Any:
-    """A file of Google's own, from the module that comes with the library."""
+    """One of Google's own files, from the library's module."""
     from importlib import import_module
 
     from google.protobuf import descriptor_pool

@@ -1,6 +1,6 @@
-"""Regular expressions from a stranger's schema, searched for in a bounded time.
+"""Regular expressions of untrusted schemas, searched in a bounded time.
 
-Python's search goes back wherever it has a choice, and nothing can stop it. So its worst case is counted before.
+Python's search backtracks, and cannot be stopped. So its worst case is estimated before.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from kadence_schemas.steps import spend
 __all__ = ["Expressions"]
 
 _AT_ONCE: Final = 500
-"""So many looks of a search at a character are a step."""
+"""How many looks of a search at a character count as a step."""
 
 _QUICK: Final = 100_000
-"""A search that takes at most so many looks is always Python's."""
+"""Python does every search that takes at most this many looks."""
 
 _LETTERS_AT_ONCE: Final = 100
-"""So many characters of a set that is compiled are a step, and each set is ten more."""
+"""How many characters of a compiled set count as a step; each set counts ten more."""
 
 _LENGTHS: Final = 1000
-"""Of so many lengths of text it is known how long a search may take."""
+"""For how many lengths of text the longest search is remembered."""
 
 _NEVER: Final = 10**15
-"""As good as no end."""
+"""Practically unlimited."""
 
 
 class Expressions:
@@ -39,7 +39,7 @@ class Expressions:
         """Whether a pattern is found in a text.
 
         Raises:
-            re.error: it is none.
+            re.error: it is not a valid pattern.
             TooManyStepsError: the search might take too long.
         """
         return self.made(pattern).search(text)
@@ -56,9 +56,9 @@ class Expressions:
 class _Expression:
     """One pattern.
 
-    Python searches where even its worst case is quick. Elsewhere RE2 does, whose time grows with the text alone; to it
-    letters, digits and spaces are those of ASCII, as to JSON Schema. What RE2 does not take, or where it is not
-    installed, is left to Python if the steps last for the worst case.
+    Python searches if even its worst case is quick. Otherwise RE2 does, whose time depends only on the text; its
+    letters, digits and spaces are those of ASCII, as in JSON Schema. If RE2 does not support the pattern, or is not
+    installed, Python searches if enough steps are left for the worst case.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -113,12 +113,12 @@ def _compiled_by_re2(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except re2.error:
-        # It looks around, or back.
+        # It contains a look-around or a back-reference.
         return None
 
 
 def _parsed(pattern: str) -> Any:
-    """What Python's own parser makes of a pattern; None: it is not where it was."""
+    """The pattern as parsed by Python's own parser; None: the parser was not found."""
     try:
         from re import _parser  # type: ignore[attr-defined]
     except ImportError:
@@ -127,7 +127,7 @@ def _parsed(pattern: str) -> Any:
 
 
 def _letters_of_sets(part: Any) -> int:
-    """How many letters the sets of a parsed pattern have in their ranges, and a thousand more for each set."""
+    """The number of characters in the ranges of a parsed pattern's sets, plus a thousand for each set."""
     if not isinstance(part, tuple | list) and not hasattr(part, "data"):
         return 0
     if isinstance(part, tuple) and len(part) == 2:
@@ -147,7 +147,7 @@ def _is_anchored(items: list[Any]) -> bool:
 
 
 def _worst(items: Iterable[Any], length: int) -> tuple[int, int]:
-    """In how many ways a text of a length may be matched from one place on, and how many looks all of them take."""
+    """The number of ways to match a text of a length from one place, and the looks that all of them take."""
     ways = looks = 1
     for name, argument in items:
         some, each = _worst_of(str(name), argument, length)
@@ -171,7 +171,7 @@ def _worst_of(name: str, argument: Any, length: int) -> tuple[int, int]:
         return 1, _worst(argument, length)[1]
     if name in ("ASSERT", "ASSERT_NOT"):
         return 1, _worst(argument[1], length)[1]
-    # A group again may be as long as the text; all else is a look at a character.
+    # A repeated group may be as long as the text; anything else is a look at a character.
     return 1, length + 1 if name == "GROUPREF" else 1
 
 
@@ -184,7 +184,7 @@ def _repeated(least: int, most: int, ways: int, looks: int) -> tuple[int, int]:
     times = max(least, most, 1)
     if ways == 1:
         return max(most - least + 1, 1), min(looks * times, _NEVER)
-    # More than 50 doublings are no number to count with.
+    # More than 50 doublings need not be computed.
     if times > 50:
         return _NEVER, _NEVER
     tried = sum(ways**each for each in range(times))

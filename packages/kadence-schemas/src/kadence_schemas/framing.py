@@ -1,8 +1,8 @@
-"""How a key or value names the schema it was written with: Confluent's wire format.
+"""How a key or value names its schema: Confluent's wire format.
 
-Either the name comes before the data: a zero byte and a schema id in four bytes, or a one and a GUID in sixteen; of
-Protobuf a message's place follows. Or a header of the record has exactly these bytes, and the data is the whole key or
-value (Confluent 8). A record that has the header is never read by its first bytes.
+Either the name comes before the data: a zero byte and a schema id in four bytes, or a one and a GUID in sixteen; for
+Protobuf a message's index path follows. Or a header of the record contains exactly these bytes, and the data is the
+whole key or value (Confluent 8). A record that has the header is never read by its first bytes.
 
 The same for whole batches: `kadence_schemas.columns.wire`. Source: Confluent's documentation, "Wire format", and
 confluent-kafka, ``dual_schema_id_deserializer``.
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 HEADER: Final = 5
-"""So many bytes announce a schema id."""
+"""How many bytes a schema id takes, with its leading byte."""
 
 _GUID_HEADER: Final = 17
-"""So many bytes announce a GUID."""
+"""How many bytes a GUID takes, with its leading byte."""
 
 _HEADER: Final = struct.Struct(">BI")
 
@@ -43,18 +43,18 @@ VALUE_HEADER: Final = "__value_schema_id"
 """The headers that name schemas."""
 
 MOST_ID: Final = 2**32 - 1
-"""The largest schema id that has room in four bytes."""
+"""The largest schema id that fits into four bytes."""
 
 MOST_NESTED: Final = 100
-"""So deep a message may stand in others: as deep as Protobuf's readers go by default."""
+"""How deeply a message may be nested: the default of Protobuf's readers."""
 
 
 class Frame(NamedTuple):
-    """By what a key or value names its schema.
+    """The reference of a key or value to its schema.
 
     Attributes:
         schema: the id, or the text of the GUID. path: indexes of nested messages, outermost first; Protobuf only.
-        size: bytes until the data begins. subject: where the id is looked up; None: in the default context.
+        size: bytes before the data. subject: the subject in which the id is looked up; None: the default context.
     """
 
     schema: int | str
@@ -64,7 +64,7 @@ class Frame(NamedTuple):
 
 
 def head_of(schema: int | str) -> bytes:
-    """What comes before the data, or stands in the header, for a schema's id or GUID."""
+    """The bytes before the data, or in the header, for a schema's id or GUID."""
     if isinstance(schema, int):
         return _HEADER.pack(0, schema)
     return b"\1" + uuid.UUID(schema).bytes
@@ -76,7 +76,7 @@ def said_of(schema: int | str) -> str:
 
 
 def announced(headers: Iterable[tuple[str, bytes | None]], name: str) -> bytes | None:
-    """What the first header of this name has; None: there is none, and the schema is named before the data."""
+    """The value of the first header of this name; None: there is none, and the schema is named before the data."""
     for each, content in headers:
         if each == name:
             return content
@@ -91,13 +91,13 @@ def frame_of(
     name: str = VALUE_HEADER,
     subject: str | None = None,
 ) -> Frame:
-    """What names the schema of a key or value.
+    """The reference to the schema of a key or value.
 
     Args:
-        header: what the header ``name`` of its record has, if it has one. with_path: whether a message's place follows.
+        header: the value of its record's header ``name``, if any. with_path: whether a message's index path follows.
 
     Raises:
-        SerializationError: nothing does.
+        SerializationError: there is none.
     """
     if header is None:
         schema, at = _schema(data)
@@ -115,7 +115,7 @@ def _schema(data: bytes) -> tuple[int | str, int]:
     """The schema that some bytes begin with, and where it ends."""
     magic = data[0] if data else 0
     if magic > 1:
-        raise SerializationError(f"it begins with byte {magic} where a schema id is announced by 0")
+        raise SerializationError(f"it begins with byte {magic}, but a schema id with 0")
     if len(data) < (_GUID_HEADER if magic else HEADER):
         raise SerializationError(f"{len(data)} bytes are too few for a schema {'GUID' if magic else 'id'}")
     if magic:
@@ -124,9 +124,9 @@ def _schema(data: bytes) -> tuple[int | str, int]:
 
 
 def place_of(path: tuple[int, ...]) -> bytes:
-    """A message's place in its file: indexes of nested messages, outermost first, their number before them.
+    """A message's index path in its file: indexes of nested messages, outermost first, after their number.
 
-    One byte 0 stands for the first message, which is nearly always meant.
+    A single byte 0 means the first message, by far the most common one.
     """
     if path == (0,):
         return b"\0"
@@ -134,7 +134,7 @@ def place_of(path: tuple[int, ...]) -> bytes:
 
 
 def message_place(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
-    """A message's place, which stands at ``at``, and where it ends.
+    """The index path of a message at ``at``, and its end.
 
     Raises:
         SerializationError: it cannot be read.
@@ -162,7 +162,7 @@ def message_place(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
 
 
 def _unreadable() -> SerializationError:
-    return SerializationError("the place of the message in its file cannot be read")
+    return SerializationError("the index path of its message cannot be read")
 
 
 def _varint(number: int) -> bytes:

@@ -1,8 +1,8 @@
 """Requests to a schema registry, over HTTP.
 
-Only the registry itself can say that it has no such thing, with one of its error codes: any other 404 comes from a
-wrong address or from something on the way, and would make good records bad. Python's own urllib does: a client makes a
-handful of requests in its life, and confluent-kafka's would bring librdkafka and a second HTTP client along.
+A schema counts as missing only by one of the registry's own error codes: any other 404 comes from a wrong address or
+from a proxy, and would make good records bad. Python's urllib is sufficient: a client makes a handful of requests in
+its life, and confluent-kafka's client would bring librdkafka and a second HTTP client along.
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ __all__ = ["MOST_BYTES", "Http", "NoPathError"]
 _log = logger("kadence.registry")
 
 MOST_BYTES: Final = 16 << 20
-"""No answer is read further. A registry keeps a schema as one record of a topic: 1 MiB, unless somebody raised it."""
+"""The longest answer that is read. A registry keeps a schema as one record of a topic: 1 MiB by default."""
 
 MOST_SAID: Final = 300
-"""So much of a registry's message is passed on."""
+"""How many characters of a registry's message are shown."""
 
 _FORM: Final = "application/vnd.schemaregistry.v1+json"
 
 _REFUSALS: Final = {409, 422}
-"""A schema that is not compatible; one that cannot be read."""
+"""An incompatible schema; an unreadable one."""
 
 _NO_PATH: Final = {404, 405}
 
 _OWN_CODES: Final = 10_000
-"""The registry's own error codes have five digits; those of its web server have three."""
+"""The registry's own error codes start here (five digits); those of its web server have three."""
 
 
 class NoPathError(SchemaRegistryError):
-    """What answers knows no such path: it is no registry, or one that is too old for it."""
+    """The server does not know this path: it is not a registry, or too old."""
 
 
 class Http:
-    """Asks one registry, which may have several addresses. Used by any number of threads.
+    """Sends requests to one registry, which may have several addresses. Any number of threads may use it.
 
     Args:
-        sleep: waits so many seconds. clock: says when an answer has taken too long.
+        sleep: waits (s). clock: for the time limit of an answer.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class Http:
         method: str = "GET",
         body: Mapping[str, Any] | None = None,
     ) -> Any:
-        """The answer's JSON; None where the registry says with one of the codes ``missing`` that it has no such thing.
+        """The answer's JSON; None if the registry returns one of the codes ``missing``.
 
         Raises:
-            ConfigError: the registry refuses us, or the files of TLS cannot be used.
-            SchemaRefusedError: it does not take the schema in ``body``.
-            NoPathError: it answered each attempt that it does not know this path.
-            SchemaRegistryError: it did not answer as a registry does, again and again.
+            ConfigError: the registry refuses access, or the files of TLS cannot be used.
+            SchemaRefusedError: it refuses the schema in ``body``.
+            NoPathError: it does not know this path, by the answer to each attempt. SchemaRegistryError: no attempt got
+                an answer of a registry.
         """
         problem = ""
         # An address that did not answer may know the path.
@@ -125,9 +125,9 @@ class Http:
                     if code:
                         problem += f" with error_code {code}"
                     elif error.code == 404:
-                        problem += " as no registry does: is this its address?"
+                        problem += ", unlike a registry: is this its address?"
                     elif 300 <= error.code < 400:
-                        problem += ", and what it redirects to leads to no answer"
+                        problem += ", and its redirect leads to no answer"
             except (OSError, ValueError, HTTPException) as error:
                 problem = str(getattr(error, "reason", error)) or type(error).__name__
             lacks_path = lacks_path and is_no_path
@@ -139,7 +139,7 @@ class Http:
 
     @property
     def where(self) -> str:
-        """The addresses, for an error."""
+        """The addresses, for the text of an error."""
         return " and ".join(self._options.urls)
 
     def _new_context(self) -> ssl.SSLContext:
@@ -159,7 +159,7 @@ class Http:
         headers = {"Accept": _FORM, "Content-Type": _FORM} if data is not None else {"Accept": _FORM}
         request = urllib.request.Request(url, data, headers, method=method)  # noqa: S310 - settings.py allows http and https only
         if login is not None:
-            # Unredirected: whoever a redirect leads to is not told who we are.
+            # Unredirected: the target of a redirect must not get the login.
             request.add_unredirected_header("Authorization", login)
         return opener.open(request, timeout=self._options.timeout)
 
@@ -174,14 +174,14 @@ class Http:
             try:
                 token = token()
             except Exception as problem:
-                # Not its text, which may hold a secret; the cause has it.
+                # Not its text, which may contain a secret; the cause has it.
                 raise SchemaRegistryError(
                     f"the callable in schema.registry.bearer.auth.token raised {type(problem).__name__}"
                 ) from problem
-        # http.client would show in its error what it cannot send.
+        # http.client's error would show the value that it cannot send.
         if not isinstance(token, str) or not (token.isascii() and token.isprintable()):
             raise ConfigError(
-                "what schema.registry.bearer.auth.token gives is no token: a text of ASCII characters on one line",
+                "schema.registry.bearer.auth.token must give a token: ASCII characters on one line",
                 key="schema.registry.bearer.auth.token",
             )
         return token
@@ -200,7 +200,7 @@ class Http:
 
 
 def _opener(context: ssl.SSLContext, remaining: Callable[[], float]) -> urllib.request.OpenerDirector:
-    """What makes one request, and follows its redirects: by HTTP only, and as long as there is time."""
+    """Makes one request, and follows its redirects: by HTTP only, and while there is time."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
@@ -216,7 +216,7 @@ def _opener(context: ssl.SSLContext, remaining: Callable[[], float]) -> urllib.r
 
 
 def _remaining(clock: Clock, until: int) -> float:
-    """Seconds until then.
+    """The seconds left.
 
     Raises:
         TimeoutError: there are none.
@@ -228,11 +228,11 @@ def _remaining(clock: Clock, until: int) -> float:
 
 
 class _Incoming(io.RawIOBase):
-    """What comes from a socket, until a time. The timeout of the socket itself would be that of each piece."""
+    """Reads a socket, until a deadline. The socket's own timeout would apply to each piece."""
 
     def __init__(self, sock: socket.socket, remaining: Callable[[], float]) -> None:
         self._sock = sock
-        # It counts who reads, so that the socket is closed after the last.
+        # It counts readers, so that the socket is closed after the last.
         self._raw: Any = sock.makefile("rb", buffering=0)
         self._remaining = remaining
 
@@ -294,8 +294,7 @@ def _json(answer: Any, remaining: Callable[[], float]) -> Any:
     """An answer's JSON.
 
     Raises:
-        ValueError: it is none, too large or nested too deep.
-        TimeoutError: it is not whole in time.
+        ValueError: it is not JSON, too large or nested too deeply. TimeoutError: it is not complete in time.
     """
     text = bytearray()
     while piece := answer.read1(1 << 16):
@@ -306,19 +305,19 @@ def _json(answer: Any, remaining: Callable[[], float]) -> Any:
     try:
         found = json.loads(text)
         if b"\\u" in text:
-            # Half a surrogate pair is no text that can be sent or written.
+            # Half a surrogate pair cannot be sent or written.
             json.dumps(found, ensure_ascii=False).encode()
         return found
     except UnicodeEncodeError:
-        raise ValueError("its answer holds text that is no Unicode") from None
+        raise ValueError("its answer contains text that is not Unicode") from None
     except ValueError:
-        raise ValueError("its answer is no JSON") from None
+        raise ValueError("its answer is not JSON") from None
     except RecursionError:
-        raise ValueError("its answer is nested too deep") from None
+        raise ValueError("its answer is nested too deeply") from None
 
 
 def _failure(answer: Any, remaining: Callable[[], float]) -> tuple[int | None, str]:
-    """The registry's own error code and message in an answer; None and nothing where it has none."""
+    """The registry's own error code and message in an answer; None and an empty text if it has none."""
     try:
         found = _json(answer, remaining)
     except (OSError, ValueError, HTTPException):
@@ -331,7 +330,7 @@ def _failure(answer: Any, remaining: Callable[[], float]) -> tuple[int | None, s
 
 @lru_cache
 def _about_to_talk(url: str) -> None:
-    """Warn, once, when a password or a token is about to cross a network for everybody to read."""
+    """Warn, once, when a password or a token is about to cross a network unencrypted."""
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         _log.warning("the login of the schema registry is sent to %s unencrypted: use https://", url)

@@ -1,7 +1,7 @@
 """JSON with a schema registry: serialiser and deserialiser.
 
-What is written is, byte for byte, what confluent-kafka's serialiser writes without orjson: compact, UTF-8, in the order
-of the dict.
+The bytes are the same as those of confluent-kafka's serialiser without orjson: compact, UTF-8, in the order of the
+dict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Headers = Any
 Check = Callable[[Any], None]
 
 _MOST_SHOWN: Final = 100
-"""So many characters of a place in a schema stand in an error."""
+"""How many characters of a place in a schema an error shows."""
 
 
 _TOO_MANY_STEPS: Final = (
@@ -40,14 +40,14 @@ class JsonSchemaSerializer:
 
     Args:
         registry: a client, which many serialisers may share.
-        schema: the JSON Schema as text, parsed, or as `Schema` with references. None: ``use_latest_version`` finds it.
-        to_dict: makes of an object what JSON can hold.
+        schema: the JSON Schema as text, parsed, or as `Schema` with references. None: the subject's latest, with
+            ``use_latest_version``. to_dict: turns an object into a value for JSON.
         validate: check each value against the schema. False: jsonschema is not needed.
-        auto_register, use_latest_version, normalize, is_key, schema_id_in: as those of `AvroSerializer`.
-        subject_name_strategy: as that of `AvroSerializer`; the record's name is the schema's title.
+        auto_register, use_latest_version, normalize, is_key, schema_id_in: as for `AvroSerializer`.
+            subject_name_strategy: as for `AvroSerializer`; the record's name is the schema's title.
 
     Raises:
-        ConfigError: the schema is no JSON Schema.
+        ConfigError: the schema is not a JSON Schema.
         MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
     """
 
@@ -91,7 +91,7 @@ class JsonSchemaSerializer:
         )
 
     def for_keys(self) -> JsonSchemaSerializer:
-        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        """The serialiser for a producer's ``key.serializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._writing = self._writing.for_keys()
         return made
@@ -100,8 +100,8 @@ class JsonSchemaSerializer:
         """The bytes of a value; see the class for what it raises.
 
         Raises:
-            SerializationError: the value is not of the schema.
-            ValueError: it has NaN or an infinity, which JSON does not have.
+            SerializationError: the value does not match the schema. ValueError: it contains NaN or an infinity, which
+                JSON lacks.
         """
         header, check = self._writing.of(topic, headers)
         value = data if self._to_dict is None else self._to_dict(data)
@@ -115,15 +115,15 @@ class JsonSchemaDeserializer:
     It is given as ``value_deserializer=`` of a consumer.
 
     Args:
-        registry: a client, which many deserialisers may share. It may be None where ``schema`` is given, or
-            ``validate`` is False; nothing is asked of it then.
-        schema: the schema to check values against, in place of the writer's: as text, parsed or as `Schema`.
-        from_dict: makes an object of a value.
+        registry: a client, which many deserialisers may share. It may be None if ``schema`` is given, or ``validate``
+            is False; it is not used then. schema: the schema to check values against, instead of the writer's: as text,
+            parsed or as `Schema`.
+        from_dict: turns a value into an object.
         validate: check each value against the schema. False: jsonschema is not needed.
-        subject_name_strategy, is_key: as those of `AvroDeserializer`.
+        subject_name_strategy, is_key: as for `AvroDeserializer`.
 
     Raises:
-        ConfigError: the schema is no JSON Schema, or there is neither registry nor schema.
+        ConfigError: the schema is not a JSON Schema, or neither a registry nor a schema is given.
         MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
     """
 
@@ -149,7 +149,7 @@ class JsonSchemaDeserializer:
         self._frames = Frames(self._check_of, fixed=check, is_key=is_key, strategy=subject_name_strategy)
 
     def for_keys(self) -> JsonSchemaDeserializer:
-        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        """The deserialiser for a consumer's ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._frames = self._frames.for_keys(made._check_of)
         return made
@@ -158,7 +158,7 @@ class JsonSchemaDeserializer:
         """The value.
 
         Raises:
-            SerializationError: the bytes are no JSON, not of the schema that they name, or there is no such schema.
+            SerializationError: the bytes are not JSON, do not match the schema that they name, or it does not exist.
             SchemaRegistryError: the registry does not answer.
         """
         known = None if headers else self._frames.quick.get(data[:HEADER])
@@ -167,14 +167,14 @@ class JsonSchemaDeserializer:
             value = json.loads(data[start:])
         except (ValueError, RecursionError) as problem:
             raise SerializationError(
-                "no JSON comes after the schema id" if start else "it is no JSON"
+                "no JSON comes after the schema id" if start else "it is not JSON"
             ) from problem
         check(value)
         return value if self._from_dict is None else self._from_dict(value)
 
     def _check_of(self, frame: Frame) -> Check:
         assert self._registry is not None
-        # Not in the `try`: that the registry refuses us says nothing about the schema.
+        # Not in the `try`: a refusal by the registry says nothing about the schema.
         resolved = self._registry.resolve_one(frame.schema, JSON, frame.subject)
         try:
             return _check_of(resolved, validate=True)
@@ -194,17 +194,13 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as problem:
-        raise ConfigError(f"this is no JSON Schema: {problem}") from None
+        raise ConfigError(f"this is not a JSON Schema: {problem}") from None
     except RecursionError:
-        raise ConfigError("this JSON Schema is nested too deep") from None
+        raise ConfigError("this JSON Schema is nested too deeply") from None
 
 
 def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
-    """What checks a value against a schema.
-
-    Raises:
-        ConfigError: it is no JSON Schema.
-    """
+    """The check of values against a schema. Raises: ConfigError: it is not a JSON Schema."""
     schema = _parsed(resolved.text)
     if not validate:
         return _nothing
@@ -221,9 +217,9 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
         raise
     except TooManyStepsError:
         raise ConfigError("this JSON Schema is too large, or compares too much, to be checked") from None
-    # What is no schema at all, as 5 or {"$schema": 5}, ends in any error of Python's.
+    # Something that is not a schema, such as 5 or {"$schema": 5}, may cause any Python error.
     except Exception as problem:  # noqa: BLE001
-        raise ConfigError(f"this is no JSON Schema: {type(problem).__name__}") from None
+        raise ConfigError(f"this is not a JSON Schema: {type(problem).__name__}") from None
 
     def check(value: Any) -> None:
         try:
@@ -231,21 +227,21 @@ def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
         except TooManyStepsError:
             raise SerializationError(_TOO_MANY_STEPS) from None
         except RecursionError:
-            raise SerializationError("the value or its schema is nested too deep") from None
+            raise SerializationError("the value or its schema is nested too deeply") from None
         except Unresolvable as problem:
             raise SerializationError(
                 f"its JSON Schema cannot be used: its $ref {str(problem.ref)[:_MOST_SHOWN]!r} leads nowhere"
             ) from problem
         except Exception as problem:
-            # A reference that leads nowhere, a pattern that is none.
+            # An unresolvable reference, or an invalid pattern.
             raise SerializationError(
                 f"its JSON Schema cannot be used ({type(problem).__name__})"
             ) from problem
         if refusal is not None:
-            # Not the message, which has the value in it, nor the place in the value: names of a map may be secret.
+            # Not the message, which contains the value, nor the place in the value: names of a map may be secret.
             keyword, place = refusal
             raise SerializationError(
-                f"it is not of its JSON Schema: {keyword!r} does not hold at {place[:_MOST_SHOWN] or 'its top'!r}"
+                f"it does not match its JSON Schema: {keyword!r} fails at {place[:_MOST_SHOWN] or 'its top'!r}"
             )
 
     return check
@@ -260,7 +256,7 @@ def _all_references(resolved: ResolvedSchema, made: dict[str, Any]) -> dict[str,
 
 
 def _nothing(value: Any) -> None:
-    """Everything is good."""
+    """Accepts everything."""
 
 
 def _refusing(reason: str) -> Check:
@@ -275,5 +271,5 @@ def _jsonschema() -> None:
         import jsonschema  # noqa: F401
     except ImportError as problem:
         raise MissingDependencyError(
-            "checking JSON Schemas needs jsonschema: pip install 'kadence[json-schema]', or say validate=False"
+            "checking JSON Schemas needs jsonschema: pip install 'kadence[json-schema]', or pass validate=False"
         ) from problem

@@ -14,11 +14,11 @@ from typing import Any, Final
 __all__ = ["KNOWN_FILES", "known_file"]
 
 KNOWN_FILES: Final = ("google/protobuf/", "google/type/", "confluent/")
-"""How the names begin of what every registry and library knows by itself."""
+"""Prefixes of the names of files that every registry and library has."""
 
 
 def known_file(name: str) -> Any:
-    """The descriptor of a file; None where it is none of these."""
+    """The descriptor of a file; None if it is not one of these."""
     return _files().get(name)
 
 

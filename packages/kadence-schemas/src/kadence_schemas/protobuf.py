@@ -1,7 +1,7 @@
 """Protobuf with a schema registry: serialiser and deserialiser.
 
-What is written is, byte for byte, what confluent-kafka's serialiser writes, and so is what is registered: the base64 of
-the compiled file, each file that it imports under the subject of its name.
+The bytes are the same as those of confluent-kafka's serialiser, and so are registered schemas: the base64 of the
+compiled file, and each imported file under the subject of its name.
 """
 
 from __future__ import annotations
@@ -43,14 +43,13 @@ class ProtobufSerializer:
         message_type: the generated class of the messages.
         auto_register: register the schema. False: the registry must have it.
         use_latest_version: write the id of the subject's newest version, as it was within the last minute, and register
-            nothing. Nothing checks that messages fit it.
-        normalize: let the registry bring the schema into one form first.
+            nothing. Messages are not checked against it. normalize: let the registry normalise the schema first.
         skip_known_types: do not register Google's own files, such as ``google/protobuf/timestamp.proto``.
-        subject_name_strategy: as that of `AvroSerializer`; the record's name is the message's.
-        is_key, schema_id_in: as those of `AvroSerializer`.
+        subject_name_strategy: as for `AvroSerializer`; the record's name is the message's. is_key, schema_id_in: as for
+            `AvroSerializer`.
 
     Raises:
-        ConfigError: ``message_type`` is no class of messages.
+        ConfigError: ``message_type`` is not a class of messages.
         MissingDependencyError: protobuf is not installed (``pip install kadence[protobuf]``).
     """
 
@@ -88,7 +87,7 @@ class ProtobufSerializer:
         )
 
     def for_keys(self) -> ProtobufSerializer:
-        """What a producer takes as its ``key.serializer``: the same for keys, unless ``is_key`` was given."""
+        """The serialiser for a producer's ``key.serializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._writing = self._writing.for_keys()
         return made
@@ -107,7 +106,7 @@ class ProtobufSerializer:
         return Schema(schema.schema_str, PROTOBUF, self._references(self._file, context_of(subject)))
 
     def _references(self, file: Any, context: str | None) -> tuple[SchemaReference, ...]:
-        """The files that one imports, each registered or looked up under the subject of its name."""
+        """The imported files, each registered or looked up under the subject of its name."""
         made = []
         for imported in file.dependencies:
             if self._skips and imported.name.startswith(KNOWN_FILES):
@@ -127,18 +126,18 @@ class ProtobufDeserializer(Generic[M]):
     It is given as ``value_deserializer=`` of a consumer.
 
     Args:
-        registry: a client, which many deserialisers may share. It may be None where ``message_type`` is given.
-        message_type: the generated class to read into; nothing is asked of the registry then. None: messages of the
-            types that the records name, made from the registry's schemas.
-        subject_name_strategy, is_key: as those of `AvroDeserializer`.
+        registry: a client, which many deserialisers may share. It may be None if ``message_type`` is given.
+            message_type: the generated class to read into; the registry is not used then. None: messages of the types
+            that the records name, from the registry's schemas. subject_name_strategy, is_key: as for
+            `AvroDeserializer`.
 
     Raises:
-        ConfigError: ``message_type`` is no class of messages, or neither argument is given.
+        ConfigError: ``message_type`` is not a class of messages, or neither argument is given.
         MissingDependencyError: protobuf is not installed (``pip install kadence[protobuf]``).
     """
 
     kind: Final = "protobuf"
-    """What ``poll_arrow(value=)`` calls it."""
+    """Its name in ``poll_arrow(value=)``."""
 
     def __init__(
         self,
@@ -166,7 +165,7 @@ class ProtobufDeserializer(Generic[M]):
         )
 
     def for_keys(self) -> ProtobufDeserializer[M]:
-        """What a consumer takes as its ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
+        """The deserialiser for a consumer's ``key.deserializer``: the same for keys, unless ``is_key`` was given."""
         made = copy(self)
         made._frames = self._frames.for_keys(made._class_of)
         return made
@@ -175,10 +174,10 @@ class ProtobufDeserializer(Generic[M]):
         """The message.
 
         Raises:
-            SerializationError: the bytes are no message of the type, or there is no such schema.
+            SerializationError: the bytes are not a message of the type, or the schema does not exist.
             SchemaRegistryError: the registry does not answer.
         """
-        # One byte 0 is the first message's place, which is nearly always meant.
+        # A single byte 0 means the first message, by far the most common one.
         known = None if headers else self._frames.quick.get(data[: HEADER + 1])
         make, start = known or self._frames.of(topic, headers, data)
         message = make()
@@ -192,7 +191,7 @@ class ProtobufDeserializer(Generic[M]):
         return found
 
     def columns(self) -> ValueColumns[Any]:
-        """What decodes whole columns with the same schemas, for one consumer's ``poll_arrow(value="protobuf")``.
+        """The decoder of whole columns with the same schemas, for one consumer's ``poll_arrow(value="protobuf")``.
 
         Raises:
             ConfigError: there is no registry.
@@ -232,7 +231,9 @@ def _descriptor_of(message_type: Any) -> Any:
     from google.protobuf.message import Message
 
     if not (isinstance(message_type, type) and issubclass(message_type, Message)):
-        raise ConfigError("message_type is a class that protoc or buf generated, not " + repr(message_type))
+        raise ConfigError(
+            "message_type must be a class generated by protoc or buf, not " + repr(message_type)
+        )
     found: Any = message_type
     return found.DESCRIPTOR
 

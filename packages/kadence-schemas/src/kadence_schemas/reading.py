@@ -1,4 +1,4 @@
-"""Which schema each key or value was written with, and what was made of it; what all deserialisers have in common."""
+"""The common part of all deserialisers: the schema of each key or value, and its parsed form."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ T = TypeVar("T")
 
 
 class Frames(Generic[T]):
-    """What is known of the schemas that keys or values name.
+    """The schemas that keys or values name, with their parsed forms.
 
     Args:
-        make: makes of a frame what its data is read with. fixed: what all data is read with; nothing is made then.
-        with_path: whether a message's place follows the schema. is_key: None: as the client says, else for values.
-        strategy: names the subject under which ids are looked up; None: they are looked up by themselves.
-        record: what the strategy gets as the record's name, if it is known.
+        make: makes the reader of a frame's data. fixed: the reader of all data; none is made then. with_path: whether a
+            message's index path follows the schema. is_key: None: as the client uses it, else for values.
+        strategy: names the subject in which ids are looked up; None: without a subject. record: the record's name for
+            the strategy, if known.
 
     Attributes:
-        quick: what `of` gives, by the first bytes of keys and values whose records have no headers. It is empty where
-            these bytes do not decide. subject: of a topic; None where no strategy was given.
+        quick: the results of `of` by the first bytes of keys and values, for records without headers. It is empty if
+            these bytes are not sufficient. subject: of a topic; None where no strategy was given.
     """
 
     def __init__(
@@ -52,10 +52,9 @@ class Frames(Generic[T]):
         self._strategy = None if strategy is None else reading_strategy(strategy)
 
     def of(self, topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes) -> tuple[T, int]:
-        """What the data is read with, and where it begins.
+        """The reader of the data, and where the data begins.
 
-        Raises:
-            SerializationError: nothing names a schema. Whatever ``make`` raises.
+        Raises: SerializationError: no schema is named. Or the exception of ``make``.
         """
         header = announced(headers, self.header) if headers else None
         head = data[: self._shortest]
@@ -76,7 +75,7 @@ class Frames(Generic[T]):
         return made, frame.size
 
     def said(self, topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes) -> str:
-        """The schema of a key or value that `of` has found, in the words of errors."""
+        """The schema found by `of`, in the words of errors."""
         return said_of(self._frame(topic, announced(headers, self.header), data).schema)
 
     def _frame(self, topic: str, header: bytes | None, data: bytes) -> Frame:
@@ -84,7 +83,7 @@ class Frames(Generic[T]):
         return frame_of(data, header, with_path=self._with_path, name=self.header, subject=subject)
 
     def for_keys(self, make: Callable[[Frame], T]) -> Frames[T]:
-        """The same for keys, unless it was said what they are for."""
+        """The same for keys, unless ``is_key`` was given."""
         if self._is_key is not None:
             return self
         return Frames(

@@ -1,4 +1,4 @@
-"""Schemas as the registry keeps them, and with all that they refer to."""
+"""Schemas as the registry keeps them, and with their references."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ class SchemaReference:
     """Another schema that a schema needs.
 
     Attributes:
-        name: what the schema calls it: the full name of an Avro type, the file that a Protobuf file imports, the
+        name: its name in the schema: the full name of an Avro type, the file that a Protobuf file imports, the
             address in a ``$ref`` of a JSON Schema.
-        subject: where it is registered.
-        version: which one of that subject.
+        subject: its subject. version: its version in that subject.
     """
 
     name: str
@@ -33,7 +32,7 @@ class Schema:
     """A schema.
 
     Attributes:
-        schema_str: its text. Of Protobuf also the base64 of a serialised FileDescriptorProto.
+        schema_str: its text. For Protobuf also the base64 of a serialised FileDescriptorProto.
         schema_type: ``AVRO``, ``PROTOBUF`` or ``JSON``.
         references: the other schemas that it needs.
     """
@@ -61,11 +60,11 @@ class RegisteredSchema:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSchema:
-    """A schema with all that it refers to.
+    """A schema with its references.
 
     Attributes:
         kind: AVRO, PROTOBUF or JSON. text: the schema; base64 of a file descriptor for Protobuf.
-        references: what it refers to, by the names it uses, in the order in which they build on each other.
+        references: the schemas it refers to, by the names it uses, in the order of their dependencies.
     """
 
     kind: str

@@ -16,12 +16,12 @@ from kadence.errors import ConfigError
 __all__ = ["KEYS", "RegistryOptions", "Token", "options_of", "read_options"]
 
 Token = str | Callable[[], str]
-"""A bearer token, or a callable that gives one; it is called before each request."""
+"""A bearer token, or a callable that returns one; it is called before each request."""
 
 TIMEOUT_S: Final = 10.0
 
 RETRIES: Final = 3
-"""So often a request is made again, spread over the addresses, with a wait of 0.25 s, 0.5 s and 1 s before each."""
+"""How often a request is repeated, spread over the addresses, after waits of 0.25 s, 0.5 s and 1 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class RegistryOptions:
     Attributes:
         user_info: NAME:PASSWORD. token: see `Token`. ca, certificate, key: PEM files.
         context: the context that ids and subjects are in, with its dot; None: the default one.
-        timeout: of one request, in seconds. retries: how often a request that failed is made again.
+        timeout: of one request, in seconds. retries: how often a failed request is repeated.
     """
 
     urls: tuple[str, ...]
@@ -47,16 +47,16 @@ class RegistryOptions:
 
 
 KEYS: Final[dict[str, str]] = {
-    "url": "Addresses of the registry, comma separated or a list; the next one is asked where one does not answer.",
+    "url": "Addresses of the registry, comma separated or a list; if one does not answer, the next one is tried.",
     "basic.auth.user.info": "NAME:PASSWORD.",
-    "bearer.auth.token": "A token, or a callable that gives one before each request.",
-    "ssl.ca.location": "A PEM file with the certificate authorities to trust; without it the system's.",
+    "bearer.auth.token": "A token, or a callable that returns one before each request.",
+    "ssl.ca.location": "A PEM file with the certificate authorities to trust; by default the system's.",
     "ssl.certificate.location": "A PEM file with the client's certificate.",
-    "ssl.key.location": "A PEM file with its key, where the certificate's file has none.",
+    "ssl.key.location": "A PEM file with its key, if the certificate's file has none.",
     "ssl.key.password": "The key's password.",
-    "context": "The context that schema ids and subjects are in, such as .staging; the default one.",
-    "timeout": "Seconds that one request may take; 10.",
-    "max.retries": "How often a request that failed is made again, each time after a longer wait; 3.",
+    "context": "The context that schema ids and subjects are in, such as .staging; by default none.",
+    "timeout": "Seconds that one request may take; 10 by default.",
+    "max.retries": "How often a failed request is repeated, each time after a longer wait; 3 by default.",
 }
 """Every key, with a line for the reader."""
 
@@ -65,7 +65,7 @@ def read_options(given: Mapping[str, Any], keywords: Mapping[str, Any]) -> Regis
     """The options of a client, from its keys and its keywords.
 
     Raises:
-        ConfigError: an unknown key, a key given twice, or a value that cannot be used.
+        ConfigError: an unknown key, a key given twice, or an invalid value.
     """
     values: dict[str, Any] = {}
     pairs = [(key.removeprefix(REGISTRY), value) for key, value in given.items()]
@@ -86,10 +86,10 @@ def read_options(given: Mapping[str, Any], keywords: Mapping[str, Any]) -> Regis
 
 
 def options_of(values: Mapping[str, Any]) -> RegistryOptions | None:
-    """The options from keys without prefix; None where there are none of them.
+    """The options from keys without prefix; None if there are no such keys.
 
     Raises:
-        ConfigError: a value that cannot be used, or keys without ``url``.
+        ConfigError: an invalid value, or keys without ``url``.
     """
     urls = _urls(values.get("url"))
     if not urls:
@@ -126,8 +126,8 @@ def _urls(given: Any) -> tuple[str, ...]:
             )
         if "@" in url.partition("://")[2].partition("/")[0]:
             raise ConfigError(
-                "option schema.registry.url: an address has no name and password; the option "
-                "schema.registry.basic.auth.user.info is for those",
+                "option schema.registry.url: an address must not contain a name and password; use the option "
+                "schema.registry.basic.auth.user.info for these",
                 key="schema.registry.url",
             )
     return urls
@@ -137,7 +137,9 @@ def _text(values: Mapping[str, Any], name: str) -> str | None:
     found = values.get(name)
     if found is not None and not isinstance(found, str):
         # Not the value, which may be secret.
-        raise ConfigError(f"{REGISTRY}{name} is a text, not {type(found).__name__}", key=REGISTRY + name)
+        raise ConfigError(
+            f"{REGISTRY}{name} must be a string, not {type(found).__name__}", key=REGISTRY + name
+        )
     return found or None
 
 
@@ -148,7 +150,7 @@ def _context(values: Mapping[str, Any]) -> str | None:
     name = "." + found.strip(":").removeprefix(".")
     if ":" in name or not name.isprintable():
         raise ConfigError(
-            f"{REGISTRY}context: {found!r} is no name of a context, such as .staging",
+            f"{REGISTRY}context: {found!r} is not the name of a context, such as .staging",
             key=REGISTRY + "context",
         )
     return name
@@ -166,5 +168,5 @@ def _number(values: Mapping[str, Any], name: str, default: float, *, above: bool
     except (TypeError, ValueError):
         number = -1.0
     if not (number > 0 if above else number >= 0) or number > 86_400:
-        raise ConfigError(f"{REGISTRY}{name}: {found!r} is no number that can be used", key=REGISTRY + name)
+        raise ConfigError(f"{REGISTRY}{name}: {found!r} is not a valid number", key=REGISTRY + name)
     return number

@@ -1,7 +1,7 @@
-"""Steps: what the check of one value may take.
+"""Steps: the bound on the check of one value.
 
-A step is one schema that is applied to one part of the value, 5 to 20 µs. What the library does at once, as a search,
-is counted by its worst case before it begins.
+A step is one schema that is applied to one part of the value, 5 to 20 µs. Operations of the library, such as a search,
+are counted by their worst case before they begin.
 """
 
 from __future__ import annotations
@@ -13,23 +13,22 @@ from typing import Any, Final
 __all__ = ["Steps", "TooManyStepsError", "spend"]
 
 STEPS: Final = 20_000
-"""Every check may take so many."""
+"""How many steps every check may take."""
 
 STEPS_A_BYTE: Final = 2
-"""And so many more for each byte of the value's JSON."""
+"""How many more for each byte of the value's JSON."""
 
 
 class TooManyStepsError(Exception):
-    """The check takes more than it may."""
+    """The check takes too many steps."""
 
 
 class Steps:
-    """What is left for one check. `spend` takes from the one that was begun last on this thread.
+    """The steps left for one check. `spend` takes from the check begun last on this thread.
 
     Args:
-        value: what is checked.
-        notes: what keywords need to know of the schema.
-        a_byte: so many more steps for each byte of its JSON.
+        value: the value to check. notes: facts about the schema for keywords. a_byte: how many more steps for each byte
+            of its JSON.
     """
 
     def __init__(self, value: Any, notes: Any, a_byte: int = STEPS_A_BYTE) -> None:
@@ -47,15 +46,15 @@ class Steps:
 
     @staticmethod
     def now() -> Steps:
-        """Those of this thread's check."""
+        """The steps of this thread's check."""
         steps: Steps = _now.steps
         return steps
 
     def exceed(self) -> None:
-        """Add what the value's length allows, which few checks need, or end the check.
+        """Add the steps for the value's length, which few checks need, or end the check.
 
         Raises:
-            TooManyStepsError: that is not enough.
+            TooManyStepsError: these are not enough.
         """
         if not self._is_whole:
             self._is_whole = True
@@ -71,7 +70,7 @@ def spend(steps: int) -> None:
     """Count steps of this thread's check.
 
     Raises:
-        TooManyStepsError: there are no more.
+        TooManyStepsError: none is left.
     """
     now: Steps = _now.steps
     now.left -= steps

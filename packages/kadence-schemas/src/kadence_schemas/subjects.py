@@ -1,6 +1,6 @@
-"""Which subject a schema is registered under: Confluent's three strategies, and the contexts that subjects are in.
+"""The subject of a schema: Confluent's three strategies, and the contexts of subjects.
 
-Each context counts its ids from 1. A subject in one is called ``:.CONTEXT:SUBJECT``; any other is in the default
+Each context counts its ids from 1. A subject in a context is named ``:.CONTEXT:SUBJECT``; any other is in the default
 context.
 """
 
@@ -29,24 +29,24 @@ SubjectNameStrategy = Callable[[str, bool, str | None], str]
 
 
 def topic_subject(topic: str, is_key: bool, record: str | None) -> str:
-    """``TOPIC-key`` or ``TOPIC-value``: all records of a topic have one schema and its changes. The default."""
+    """``TOPIC-key`` or ``TOPIC-value``: all records of a topic have one schema and its later versions. The default."""
     return f"{topic}-{'key' if is_key else 'value'}"
 
 
 def record_subject(topic: str, is_key: bool, record: str | None) -> str:
-    """The full name of the record: a type has one schema and its changes, whatever topic it is written to."""
+    """The full name of the record: a type has one schema and its later versions, in all topics."""
     return _named(record)
 
 
 def topic_record_subject(topic: str, is_key: bool, record: str | None) -> str:
-    """``TOPIC-`` and the full name of the record: types in one topic change apart from each other."""
+    """``TOPIC-`` and the full name of the record: the types of a topic evolve independently."""
     return f"{topic}-{_named(record)}"
 
 
 def _named(record: str | None) -> str:
     if not record:
         raise ConfigError(
-            "this strategy names subjects after records, and the schema has no name: give it one (in JSON Schema the "
+            "this strategy names subjects after records, but the schema has no name: give it one (in JSON Schema the "
             'title), or use subject_name_strategy="topic"'
         )
     return record
@@ -76,20 +76,20 @@ def strategy_of(given: SubjectNameStrategy | str) -> SubjectNameStrategy:
 
 
 def checked_subject(found: object) -> str:
-    """What a strategy of the user's returned.
+    """The result of a user-defined strategy.
 
     Raises:
-        ConfigError: it is no text.
+        ConfigError: it is not a string.
     """
     if not isinstance(found, str):
         raise ConfigError(
-            f"a subject name strategy returns the name of a subject, not {type(found).__name__}"
+            f"a subject name strategy must return the name of a subject, not {type(found).__name__}"
         )
     return found
 
 
 def may_name_contexts(given: SubjectNameStrategy | str) -> bool:
-    """Whether the subjects of a strategy may be in contexts. Those of Confluent's three are in the client's."""
+    """Whether the subjects of a strategy may name contexts. Those of Confluent's three are in the client's context."""
     return strategy_of(given) not in _NAMED.values()
 
 
@@ -98,7 +98,7 @@ def reading_strategy(
 ) -> Callable[[str, bool, str | None], str | None]:
     """As `strategy_of`, for looking up the schemas of records.
 
-    Which record it is shows in the schema only, so strategies by record name no subject where it is not known before.
+    The record's name is only in the schema, so strategies by record give no subject unless it is known before.
 
     Raises:
         ConfigError: there is none of this name.

@@ -1,6 +1,6 @@
-"""Which schema id comes before a key or value, for each topic; what all serialisers have in common.
+"""The common part of all serialisers: the schema id before a key or value, for each topic.
 
-The first record of a topic registers the schema, looks it up, or asks for the subject's newest one. After that a dict
+The first record of a topic registers the schema, looks it up, or requests the subject's newest one. After that a dict
 has the header, and no lock is taken.
 """
 
@@ -22,14 +22,14 @@ __all__ = ["SchemaIdIn", "Subjects", "Writing", "schema_of"]
 P = TypeVar("P")
 
 SchemaIdIn: TypeAlias = Literal["data", "header"]
-"""Where records name their schema: before the data, or in the header ``__value_schema_id`` or ``__key_schema_id``."""
+"""The place of the schema's id: before the data, or in the header ``__value_schema_id`` or ``__key_schema_id``."""
 
 
 class Subjects:
-    """The subjects of one serialiser, and the header that its records may name their schema by.
+    """The subjects of one serialiser, and the header in which its records may name their schema.
 
     Args:
-        is_key: None: as the client says, else it is for values.
+        is_key: None: as the client uses it, else it is for values.
     """
 
     __slots__ = ("_record", "_strategy", "header", "is_key")
@@ -47,19 +47,18 @@ class Subjects:
         return checked_subject(self._strategy(topic, bool(self.is_key), self._record))
 
     def for_keys(self) -> Subjects:
-        """The same of keys."""
+        """The same for keys."""
         return Subjects(self._strategy, is_key=True, record=self._record)
 
 
 class Writing(Generic[P]):
-    """What to write with, by topic.
+    """The schema to write with, by topic.
 
     Args:
-        schema: None: only a subject's latest is written with.
-        parse: makes of a schema, which is registered under a subject, what the serialiser needs of it.
-        schema_id_in: ``data`` or ``header``: where the schema is named.
-        place: what follows the schema's name: a message's place.
-        complete: the schema as it is registered under a subject, with its references; asked with the first record.
+        schema: None: only a subject's latest is used. parse: makes the serialiser's form of a registered schema.
+            schema_id_in: ``data`` or ``header``: where the schema is named. place: a message's index path, which
+            follows the schema's name. complete: the schema as registered under a subject, with its references; called
+            with the first record.
 
     Raises:
         ConfigError: ``schema_id_in`` is neither, or there is no schema.
@@ -82,7 +81,7 @@ class Writing(Generic[P]):
         if schema is None and not use_latest_version:
             raise ConfigError("without a schema a serialiser needs use_latest_version=True")
         if schema_id_in not in ("data", "header"):
-            raise ConfigError(f"schema_id_in is 'data' or 'header', not {schema_id_in!r}")
+            raise ConfigError(f"schema_id_in must be 'data' or 'header', not {schema_id_in!r}")
         self._registry = registry
         self._schema = schema
         self._subjects = subjects
@@ -100,7 +99,7 @@ class Writing(Generic[P]):
         self._latest: dict[tuple[str, int], tuple[bytes, P]] = {}
 
     def for_keys(self) -> Writing[P]:
-        """The same for keys, unless it was said what it is for."""
+        """The same for keys, unless ``is_key`` was given."""
         if self._subjects.is_key is not None:
             return self
         made = copy(self)
@@ -109,17 +108,16 @@ class Writing(Generic[P]):
         return made
 
     def of(self, topic: str, headers: Any) -> tuple[bytes, P]:
-        """What comes before the data of a topic's keys or values, and what was made of the schema.
+        """The bytes before the data of a topic's keys or values, and the parsed schema.
 
         Args:
-            headers: those of the record. Where they are a list they are made to name this schema, or none.
+            headers: those of the record. A list is changed so that it names this schema, or none.
 
         Raises:
-            SchemaNotFoundError: the schema is no version of the subject, and is not to be registered; or the subject
-                has no version.
-            SchemaRefusedError: the registry does not take it.
+            SchemaNotFoundError: the schema is not a version of the subject, and must not be registered; or the subject
+                has no version. SchemaRefusedError: the registry refuses it.
             SchemaRegistryError: it does not answer.
-            SerializationError: the schema's name is for a header, and the headers are no list.
+            SerializationError: the schema's name belongs in a header, but the headers are not a list.
         """
         known = self._known.get(topic)
         if known is None:
@@ -129,7 +127,7 @@ class Writing(Generic[P]):
         return self._announced(headers, *known)
 
     def _announced(self, headers: Any, head: bytes, made: P) -> tuple[bytes, P]:
-        """With the header that names the schema, in place of one that a forwarded record brought with it."""
+        """Set the header that names the schema, replacing that of a forwarded record."""
         name = self._subjects.header
         if isinstance(headers, list):
             if any(each[0] == name for each in headers):
@@ -146,7 +144,7 @@ class Writing(Generic[P]):
     def _begun(self, topic: str) -> tuple[bytes, P]:
         subject = self._subjects.of(topic)
         if self._use_latest:
-            # Not kept by topic: the client asks for a newer one from time to time.
+            # Not cached by topic: the client requests a newer one from time to time.
             latest = self._registry.latest_to_write(subject)
             # Each context has its own ids.
             known = subject, latest.schema_id
@@ -166,15 +164,15 @@ class Writing(Generic[P]):
         return made
 
     def _head(self, schema_id: int, guid: str | None) -> bytes:
-        """In a header a GUID, where the registry has one; before the data an id."""
+        """In a header a GUID, if the registry has one; before the data an id."""
         return head_of(guid if self._in_header and guid is not None else schema_id) + self._place
 
 
 def schema_of(given: Any, kind: str) -> Schema:
-    """A schema that a user gave: its text, what the text would be parsed to, or a `Schema`.
+    """A schema given by the user: its text, its parsed form, or a `Schema`.
 
     Raises:
-        ConfigError: something else, or of another type.
+        ConfigError: it is something else, or of another type.
     """
     if isinstance(given, Schema):
         if given.schema_type != kind:
@@ -184,4 +182,4 @@ def schema_of(given: Any, kind: str) -> Schema:
         return Schema(given.strip(), kind)
     if isinstance(given, Mapping | list):
         return Schema(json.dumps(given, ensure_ascii=False, separators=(",", ":")), kind)
-    raise ConfigError(f"a schema is a text, a dict or a Schema, not {type(given).__name__}")
+    raise ConfigError(f"a schema must be a string, a dict or a Schema, not {type(given).__name__}")

@@ -216,7 +216,7 @@ def test_a_body_that_is_packed_is_not_unpacked(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(http, "MOST_BYTES", 1 << 20)
     with (
         serving(lambda each: sent(each, 200, bomb, Content_Encoding="gzip")) as (url, _),
-        pytest.raises(SchemaRegistryError, match="its answer is no JSON"),
+        pytest.raises(SchemaRegistryError, match="its answer is not JSON"),
     ):
         of(url).get_subjects()
 
@@ -233,6 +233,6 @@ def test_an_answer_that_is_cut_off_and_one_of_another_type() -> None:
     page = b"<html>log in</html>"
     with (
         serving(lambda each: sent(each, 200, page, Content_Type="text/html")) as (url, _),
-        pytest.raises(SchemaRegistryError, match="its answer is no JSON"),
+        pytest.raises(SchemaRegistryError, match="its answer is not JSON"),
     ):
         of(url).get_subjects()

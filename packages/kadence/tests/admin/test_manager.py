@@ -25,7 +25,7 @@ class _Connections:
         self.nodes: list[Node] = []
         self.bootstraps = 0
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
+    def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
         self.nodes = list(nodes)
 
     def rebootstrap(self) -> None:

@@ -187,6 +187,7 @@ def test_dead_letter_topics_that_brokers_would_not_write_to(
         (f"dlq.{name}-none", "it does not exist, and the brokers do not create it"),
         ("dlq. a", "no topic can have this name"),
     ):
+        assert fault in admin.describe_dead_letter_queues(name, topic=topic)[name].faults[0]
         with caplog.at_level(logging.WARNING, "kadence.admin"):
             caplog.clear()
             assert admin.incremental_alter_configs({group: {TOPIC_NAME: topic}}) == {group: None}

@@ -177,6 +177,32 @@ def test_kip1102_only_who_says_nothing_at_all_is_gone() -> None:
     assert begun == [60_000]
 
 
+def test_kip_1242_a_broker_that_is_another_one_makes_all_be_forgotten_but_not_all_the_time() -> None:
+    client = Client(retry_backoff_max_ms=1_000)
+    begun: list[int] = []
+    client.on_rebootstrap = begun.append
+    client.on_response(0, answer(client.only(0), told({P0: 1}), 0))
+    client.brokers_are_wrong()
+    client.poll(500)
+    assert begun == [500]
+    assert client.cluster.nodes == {}
+    client.brokers_are_wrong()
+    client.poll(1_499)
+    assert begun == [500], "a cluster whose brokers never are who it says must not be asked without a pause"
+    client.poll(1_500)
+    assert begun == [500, 1_500]
+
+
+def test_kip_1242_where_nobody_begins_again_nothing_is_forgotten() -> None:
+    client = Client(metadata_recovery_strategy="none")
+    begun: list[int] = []
+    client.on_rebootstrap = begun.append
+    client.on_response(0, answer(client.only(0), told({P0: 1}), 0))
+    client.brokers_are_wrong()
+    client.poll(500)
+    assert begun == []
+
+
 def test_kip951_a_leader_that_is_told_is_followed_and_the_others_are_asked_for() -> None:
     client = Client()
     client.on_response(0, answer(client.only(0), told({P0: 1}, epoch=3), 0))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kadence.clock import FOREVER
-from kadence.connection.connection import BrokerConnection, Phase
+from kadence.connection.connection import BrokerConnection, Phase, WrongNodeError
 from kadence.connection.request import Completed, Request
 from kadence.errors import (
     ConnectError,
@@ -126,6 +126,36 @@ def test_refusing_version_0_too_ends_the_connection() -> None:
         answer(connection, refusal, 0, header.correlation_id)
     with pytest.raises(ConnectError, match=r"kafka:9092\) refused ApiVersions v0: UNSUPPORTED_VERSION"):
         answer(connection, refusal, 0, header.correlation_id)
+
+
+def test_a_broker_is_asked_in_the_version_that_it_had_the_last_time() -> None:
+    """Brokers before Kafka 4.4 would refuse version 5 on each connection, and cost a round trip."""
+    connection = BrokerConnection("a", client_id="me", request_timeout_ms=30_000, ranges={18: (0, 3)})
+    connection.open(NOW)
+    [(header, _)] = written(connection)
+    assert header.request_api_version == 3
+    answer(connection, ApiVersionsResponse(api_keys=EVERYTHING), 3, header.correlation_id)
+    assert connection.ranges[18] == (0, 5), "from now on the newer one"
+
+
+def test_kip_1242_a_broker_hears_which_node_it_is_taken_for() -> None:
+    connection = BrokerConnection("a:1", client_id="me", request_timeout_ms=30_000, meant=("c", 7))
+    connection.open(NOW)
+    [(header, message)] = written(connection)
+    assert (header.request_api_version, message.cluster_id, message.node_id) == (5, "c", 7)
+    refusal = ApiVersionsResponse(error_code=error_codes.REBOOTSTRAP_REQUIRED)
+    with pytest.raises(WrongNodeError, match="a:1 is not node 7 of cluster c"):
+        answer(connection, refusal, 5, header.correlation_id)
+
+
+def test_kip_1242_who_names_no_node_is_only_refused() -> None:
+    connection = make()
+    connection.open(NOW)
+    [(header, message)] = written(connection)
+    assert (message.cluster_id, message.node_id) == (None, -1)
+    refusal = ApiVersionsResponse(error_code=error_codes.REBOOTSTRAP_REQUIRED)
+    with pytest.raises(ConnectError, match="REBOOTSTRAP_REQUIRED"):
+        answer(connection, refusal, 5, header.correlation_id)
 
 
 def test_answers_belong_to_requests_in_order() -> None:

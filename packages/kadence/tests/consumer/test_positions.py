@@ -6,7 +6,8 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
 )
 from kadence.protocol import error_codes as ec
+from kadence.protocol.api_versions import ApiVersionsRequest
+from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequest
@@ -470,7 +473,45 @@ def test_kip1102_a_broker_that_says_so_is_believed() -> None:
             assert numbers(read(consumer, 2)) == [2, 3]
 
 
+@pytest.mark.parametrize("checks", [True, False])
+def test_kip1242_a_stranger_at_the_address_of_our_broker_is_not_read_from(
+    tmp_path: Path, checks: bool
+) -> None:
+    """The broker moves, and one of another cluster gets its address."""
+    with ExitStack() as stack:
+        old = stack.enter_context(Broker(topics={"t": 1}, data_dir=tmp_path))
+        address, entrance = old.bootstrap_servers, stack.enter_context(door(old))
+        consumer = stack.enter_context(
+            Consumer(
+                bootstrap_servers=entrance.address,
+                auto_offset_reset="earliest",
+                retry_backoff_ms=20,
+                metadata_cluster_check_enable=checks,
+            )
+        )
+        consumer.assign([("t", 0)])
+        _send(old, b"1")
+        assert numbers(read(consumer, 1)) == [1]
+        entrance.target = "127.0.0.1:1"
+        old.close()
+        stranger = stack.enter_context(Broker(int(address.rpartition(":")[2]), topics={"t": 1}))
+        with stranger.faults.observe() as met:
+            _send(stranger, b"7", b"8")
+            until(lambda: _has_met(met.messages, checks), what="the stranger is met")
+        moved = stack.enter_context(Broker(data_dir=tmp_path))
+        entrance.target = moved.bootstrap_servers
+        _send(moved, b"2", b"3")
+        assert numbers(read(consumer, 2)) == ([2, 3] if checks else [7, 8])
+
+
 # ------------------------------------------------------------ helpers
+
+
+def _has_met(messages: list[Any], checks: bool) -> bool:
+    """Whether a consumer has asked the broker for records, or whether it is the one that is meant."""
+    if checks:
+        return any(isinstance(each, ApiVersionsRequest) and each.cluster_id for each in messages)
+    return any(isinstance(each, FetchRequest) for each in messages)
 
 
 def _reader(broker: Broker, topic: str, **settings: Any) -> Consumer:

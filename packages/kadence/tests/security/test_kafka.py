@@ -219,5 +219,5 @@ def test_a_client_without_sasl_is_told_that_the_listener_may_want_it(
         overdue(
             lambda seconds: admin.describe_cluster(timeout=seconds),
             KafkaTimeoutError,
-            match="does this listener want a login by",
+            match="does this listener require a login",
         )

@@ -17,7 +17,7 @@ from kadence.admin import Admin, GroupListing
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, TransportError, UnknownTopicOrPartitionError
 from kadence.types import TopicPartition
-from kadence.work.frontier import done_above
+from kadence_cli.group_types import Description, Place, described, is_share, places, places_again
 from kadence_cli.top.local import Process, processes
 from kadence_cli.top.records import Records, read
 from kadence_cli.top.sampling import GroupHistory, Sample
@@ -285,31 +285,22 @@ class Gatherer:
     def _describe(
         self, names: list[str], samples: dict[str, tuple[int, Sample]], refused: dict[str, str]
     ) -> None:
-        described = self._admin.describe_consumer_groups(names, raise_errors=False, timeout=PATIENCE_S)
-        _raise_trouble(described.errors.values())
-        refused.update({name: str(error) for name, error in described.errors.items()})
-        committed: dict[str, dict[TopicPartition, int]] = {}
-        above: dict[str, dict[TopicPartition, int]] = {}
-        offsets = self._admin.list_offsets_of_groups(described, raise_errors=False, timeout=PATIENCE_S)
-        _raise_trouble(offsets.errors.values())
-        refused.update({name: str(error) for name, error in offsets.errors.items()})
-        committed_at = self._clock.now_ms()
-        for name, found in offsets.items():
-            committed[name] = {tp: at.offset for tp, at in found.items()}
-            above[name] = {tp: done_above(at.offset, at.metadata) for tp, at in found.items() if at.metadata}
-        wanted = {tp for offsets in committed.values() for tp in offsets}
-        wanted.update(
-            tp for group in described.values() for member in group.members for tp in member.assignment
-        )
-        ends = self._ends(wanted)
-        for name, of_name in committed.items():
-            group = described[name]
-            of_group = of_name.keys() | {tp for member in group.members for tp in member.assignment}
-            self._sizes[name] = len(of_group)
-            samples[name] = (
-                committed_at,
-                Sample(group, of_name, {tp: ends[tp] for tp in of_group if tp in ends}, above[name]),
-            )
+        groups = described(self._admin, names, PATIENCE_S)
+        _raise_trouble(groups.errors.values())
+        refused.update({name: str(error) for name, error in groups.errors.items()})
+        found = places(self._admin, groups, PATIENCE_S)
+        _raise_trouble(found.errors.values())
+        refused.update({name: str(error) for name, error in found.errors.items()})
+        placed_at = self._clock.now_ms()
+        partitions = {
+            name: of_group.keys() | {tp for member in groups[name].members for tp in member.assignment}
+            for name, of_group in found.items()
+        }
+        ends = self._ends({tp for of_group in partitions.values() for tp in of_group})
+        now = places_again(self._admin, {name: groups[name] for name in found}, found, PATIENCE_S)
+        for name, of_group in now.items():
+            self._sizes[name] = len(partitions[name])
+            samples[name] = (placed_at, _sample(groups[name], partitions[name], of_group, ends))
 
     def _ends(self, wanted: set[TopicPartition]) -> dict[TopicPartition, int]:
         now = self._clock.now_ms()
@@ -324,6 +315,22 @@ class Gatherer:
             if _is_absence(error):
                 self._absent[tp] = now + _ABSENT_MS
         return {tp: at.offset for tp, at in found.items() if at is not None}
+
+
+def _sample(
+    group: Description,
+    partitions: Iterable[TopicPartition],
+    found: Mapping[TopicPartition, Place],
+    ends: Mapping[TopicPartition, int],
+) -> Sample:
+    """A sample of a group. What is done above the start offsets of a share group counts as committed."""
+    ends = {tp: ends[tp] for tp in partitions if tp in ends}
+    placed = {tp: (at, at.offset) for tp, at in found.items() if at.offset is not None}
+    above = {tp: at.above(ends.get(tp)) for tp, (at, _) in placed.items()}
+    if is_share(group):
+        return Sample(group, {tp: offset + above[tp] for tp, (_, offset) in placed.items()}, ends)
+    committed = {tp: offset for tp, (_, offset) in placed.items()}
+    return Sample(group, committed, ends, {tp: above[tp] for tp, (at, _) in placed.items() if at.metadata})
 
 
 def _is_absence(error: BaseException) -> bool:

@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
-from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.admin import MemberDescription
 from kadence.lag import lag, per_second, seconds_to_catch_up
 from kadence.types import TopicPartition
+from kadence_cli.group_types import Description
 from kadence_cli.names import ranges, spelled
 
 __all__ = ["Event", "GroupHistory", "PartitionHistory", "Progress", "Sample"]
@@ -44,11 +45,12 @@ class Sample:
     """A group at one moment.
 
     Attributes:
-        committed: the committed offsets. ends: the end offset of each committed or owned partition, if known.
+        committed: the committed offsets; of a share group its start offsets plus the number of records that are done
+            above them. ends: the end offset of each committed or owned partition, if known.
         above: how many records are done above the committed offset, from the metadata of `process`.
     """
 
-    description: ConsumerGroupDescription
+    description: Description
     committed: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
     above: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -197,7 +199,7 @@ class GroupHistory:
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
-        self.description: ConsumerGroupDescription | None = None
+        self.description: Description | None = None
         self.sampled_at: int | None = None
         self.rebalances = 0
         self.has_had_members = False
@@ -266,9 +268,7 @@ class GroupHistory:
     def _tell(self, wall: float, text: str) -> None:
         self.events.append(Event(wall, text))
 
-    def _compare(
-        self, before: ConsumerGroupDescription, after: ConsumerGroupDescription, wall: float
-    ) -> None:
+    def _compare(self, before: Description, after: Description, wall: float) -> None:
         if before.group_type != after.group_type:
             self._tell(wall, f"protocol changed: {before.group_type} → {after.group_type}")
         if before.state != after.state:
@@ -289,9 +289,7 @@ class GroupHistory:
                 moves.append(f"{_named(member)} gave up {ranges(lost)}")
         self._name(wall, moves, "have other partitions")
 
-    def _count(
-        self, before: ConsumerGroupDescription, after: ConsumerGroupDescription, *, has_moved: bool
-    ) -> None:
+    def _count(self, before: Description, after: Description, *, has_moved: bool) -> None:
         """Count rebalances: in KIP-848 groups by the epoch, in classic ones by the state or moved partitions."""
         started, ended = before.epoch, after.epoch
         if started is not None and ended is not None:
@@ -422,7 +420,7 @@ def _keeps_up(lag: int | None, consumed: float | None) -> bool:
     return lag is not None and lag <= (consumed or 0) * _COMMITTED_S
 
 
-def _owned(group: ConsumerGroupDescription) -> dict[TopicPartition, str]:
+def _owned(group: Description) -> dict[TopicPartition, str]:
     return {tp: member.member_id for member in group.members for tp in member.assignment}
 
 

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from kadence.admin import ConfigEntry, ConfigResource, DeadLetterQueue
 from kadence.admin.values import Outcomes
 from kadence.clock import SystemClock, wall_ms
 from kadence.errors import BrokerError, KafkaError
 from kadence.protocol import error_codes as ec
-from kadence.types import OffsetAndMetadata, TopicPartition
-from kadence.work.frontier import decode
+from kadence.types import TopicPartition
+from kadence_cli.group_types import Place, described, is_share, places, places_again
 from kadence_cli.top.local import by_member, processes
 from kadence_cli.transactions import hanging, known_to_coordinators
 from kadence_cli.why.holds import held_back
@@ -50,28 +51,26 @@ def look_at_all(admin: Admin, groups: Sequence[str]) -> Outcomes[str, Look]:
     Raises:
         KafkaError: the brokers do not answer.
     """
-    described = admin.describe_consumer_groups(groups, raise_errors=False, timeout=PATIENCE_S)
-    committed = admin.list_offsets_of_groups(list(described), raise_errors=False, timeout=PATIENCE_S)
-    errors = described.errors | committed.errors
+    groups_ = described(admin, groups, PATIENCE_S)
+    found = places(admin, groups_, PATIENCE_S)
     owned = {
-        name: {tp for member in group.members for tp in member.assignment}
-        for name, group in described.items()
+        name: {tp for member in group.members for tp in member.assignment} for name, group in groups_.items()
     }
-    wanted = {name: sorted(committed[name].keys() | owned[name]) for name in committed}
+    wanted = {name: sorted(found[name].keys() | owned[name]) for name in found}
     known = _known(admin, sorted({tp for of_group in wanted.values() for tp in of_group}))
-    looks = {}
-    for name, of_group in wanted.items():
-        at = committed[name]
-        looks[name] = Look(
-            described[name],
-            {
-                tp: replace(
-                    known[tp], committed=at[tp].offset if tp in at else None, above=_above(at.get(tp))
-                )
-                for tp in of_group
-            },
+    found = places_again(admin, {name: groups_[name] for name in found}, found, PATIENCE_S)
+    looks = {
+        name: Look(
+            groups_[name],
+            {tp: _at(known[tp], found[name].get(tp, Place(None))) for tp in wanted[name]},
         )
-    return Outcomes(looks, errors)
+        for name in found
+    }
+    return Outcomes(looks, groups_.errors | found.errors)
+
+
+def _at(known: PartitionLook, place: Place) -> PartitionLook:
+    return replace(known, committed=place.offset, above=place.above(known.end), waiting=place.waiting)
 
 
 def _known(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, PartitionLook]:
@@ -92,12 +91,6 @@ def _known(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, P
             None, first, None if at is None else at.offset, end, 0, *troubles.get(tp, ())
         )
     return partitions
-
-
-def _above(at: OffsetAndMetadata | None) -> int:
-    if at is None or not at.metadata:
-        return 0
-    return sum(end - first for first, end in decode(at.offset, at.metadata))
 
 
 def _troubles(admin: Admin, wanted: Iterable[TopicPartition]) -> dict[TopicPartition, tuple[str, Cause]]:
@@ -146,7 +139,31 @@ def look_up(admin: Admin, config: Mapping[str, Any], watch: Watch) -> Evidence:
     Failed look-ups are left out: a reason is valid without all its evidence.
     """
     records, read_up = _records(config, watch)
-    return Evidence(_transactions(admin, held_back(watch, read_up)), records, by_member(processes()), read_up)
+    settings, dead_letters = _settings(admin, watch)
+    return Evidence(
+        _transactions(admin, held_back(watch, read_up)),
+        records,
+        by_member(processes()),
+        read_up,
+        settings,
+        dead_letters,
+    )
+
+
+def _settings(admin: Admin, watch: Watch) -> tuple[Mapping[str, ConfigEntry], DeadLetterQueue | None]:
+    """The settings of a share group, or of a group without members that may have been meant for one."""
+    is_queue = is_share(watch.description)
+    if not is_queue and watch.description.members:
+        return {}, None
+    group = ConfigResource("group", watch.group)
+    try:
+        settings = admin.describe_configs(group, raise_errors=False, timeout=PATIENCE_S).get(group, {})
+        if not is_queue:
+            return settings, None
+        queues = admin.describe_dead_letter_queues(watch.group, raise_errors=False, timeout=PATIENCE_S)
+    except KafkaError:
+        return {}, None
+    return settings, queues.get(watch.group)
 
 
 def _transactions(admin: Admin, wanted: list[TopicPartition]) -> dict[TopicPartition, OpenTransaction]:

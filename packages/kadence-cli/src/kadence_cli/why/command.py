@@ -13,6 +13,7 @@ from kadence.errors import AuthenticationError, BrokerError, KafkaError
 from kadence.printable import plural
 from kadence.protocol import error_codes as ec
 from kadence_cli.common import CommandError, client_config, print_json, say
+from kadence_cli.group_types import KNOWN, described
 from kadence_cli.names import chosen, no_such
 from kadence_cli.reach import reached
 from kadence_cli.same_cluster import SameCluster
@@ -38,9 +39,6 @@ FOUND: Final = 3
 _REFUSED: Final = frozenset(
     {ec.GROUP_AUTHORIZATION_FAILED, ec.TOPIC_AUTHORIZATION_FAILED, ec.CLUSTER_AUTHORIZATION_FAILED}
 )
-
-_KINDS: Final = frozenset({"classic", "consumer", ""})
-"""Types of groups that are looked at; brokers before Kafka 3.8 do not send the type."""
 
 pause: Callable[[float], None] = time.sleep
 """Wait between two looks; tests replace it."""
@@ -136,15 +134,14 @@ def _wait(admin: Admin, watches: Mapping[str, Watch], seconds: float) -> None:
         return
     for _ in range(_GLANCES - 1):
         pause(seconds / _GLANCES)
-        described = admin.describe_consumer_groups(empty, raise_errors=False, timeout=PATIENCE_S)
-        for name, group in described.items():
+        for name, group in described(admin, empty, PATIENCE_S).items():
             watches[name].glance(group, clock.now_ms(), wall_ms() / 1000)
     pause(seconds / _GLANCES)
 
 
 def _listed(admin: Admin) -> list[str]:
     """The groups of supported types: a pattern matches only these."""
-    return [each.group_id for each in admin.list_groups(timeout=PATIENCE_S) if each.group_type in _KINDS]
+    return [each.group_id for each in admin.list_groups(timeout=PATIENCE_S) if each.group_type in KNOWN]
 
 
 def _no_such(admin: Admin, group: str) -> str:
@@ -153,7 +150,7 @@ def _no_such(admin: Admin, group: str) -> str:
     except KafkaError:
         listed = {}
     if group in listed:
-        return f"{group!r} is a {listed[group] or 'foreign'} group; this looks at consumer groups"
+        return f"{group!r} is a {listed[group] or 'foreign'} group; this looks at consumer and share groups"
     return no_such("group", group, listed)
 
 

@@ -18,7 +18,16 @@ from kadence_cli.why.finding import NAMED, Finding, Harm, stood, waiting
 from kadence_cli.why.looks import Evidence, OpenTransaction, SeenRecord
 from kadence_cli.why.watching import Watch, named
 
-__all__ = ["consume", "held_back", "never_committed", "record_details", "shown", "standing", "transactions"]
+__all__ = [
+    "consume",
+    "held_back",
+    "never_committed",
+    "record_details",
+    "shown",
+    "stalled_at",
+    "standing",
+    "transactions",
+]
 
 _BUSY: Final = "other partitions of that member move, and lag: it may be slow, and not have come to this one"
 
@@ -121,7 +130,7 @@ def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]
         surely = [tp for tp in still if watch.partitions[tp].above]
         rest = [tp for tp in still if tp not in surely]
         moving = [tp for tp in lagging if tp not in stood]
-        stalled = _stalled(evidence, member)
+        stalled = stalled_at(evidence, member)
         by_record = surely
         if rest and (stalled or len(rest) > NAMED or (len(rest) > 1 and not moving)):
             seen = evidence.records.get(rest[0])
@@ -143,7 +152,7 @@ def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     is_new = all(each.committed is None for each in watch.partitions.values())
     for member in watch.description.members:
         mine = [tp for tp in sorted(member.assignment) if tp in written]
-        stalled = _stalled(evidence, member)
+        stalled = stalled_at(evidence, member)
         came = [tp for tp in mine if written[tp]]
         if not mine or not (came or stalled or is_new):
             continue
@@ -169,7 +178,7 @@ def never_committed(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _stalled(evidence: Evidence, member: MemberDescription) -> str:
+def stalled_at(evidence: Evidence, member: MemberDescription) -> str:
     """The stack of the member's process, if it publishes its state on this machine and does not poll."""
     here = evidence.processes.get(member.member_id)
     stalls = here.state.get("stalls", ()) if here else ()

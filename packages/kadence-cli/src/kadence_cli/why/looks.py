@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from kadence.admin import ConsumerGroupDescription
+from kadence.admin import ConfigEntry, DeadLetterQueue
 from kadence.lag import lag
 from kadence.types import TopicPartition
+from kadence_cli.group_types import Description
 from kadence_cli.top.local import Process
 
 __all__ = ["Cause", "Evidence", "Look", "OpenTransaction", "PartitionLook", "SeenRecord"]
@@ -22,9 +23,10 @@ class PartitionLook:
     """A partition that the group has committed, or that a member owns.
 
     Attributes:
-        committed: the committed offset. first, stable, end: its first offset, the last stable one, and the end. None:
-            not known.
-        above: how many records are done above the committed offset, from the metadata of `process`.
+        committed: the committed offset; the start offset of a share group. first, stable, end: its first offset, the
+            last stable one, and the end. None: not known.
+        above: how many records are done above the committed offset, from the metadata of `process`, or from the lag of
+            a share group. waiting: that lag, as its broker counts it.
         trouble: why its offsets are unknown: "no leader", or a broker's error; empty if known. cause: its kind.
     """
 
@@ -35,18 +37,26 @@ class PartitionLook:
     above: int = 0
     trouble: str = ""
     cause: Cause = "no-leader"
+    waiting: int | None = None
 
     @property
     def lag(self) -> int | None:
-        """Offsets between the committed one and the end."""
-        return lag(self.end, self.committed)
+        """Offsets between the committed one and the end; of a share group without those that are done."""
+        return lag(self.end, self.committed) if self.waiting is None else self.waiting
+
+    @property
+    def done(self) -> int | None:
+        """A number that grows with each record that is done."""
+        if self.committed is None or self.waiting is None:
+            return self.committed
+        return self.committed + self.above
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """A group at one moment."""
 
-    description: ConsumerGroupDescription
+    description: Description
     partitions: Mapping[TopicPartition, PartitionLook]
 
 
@@ -86,9 +96,13 @@ class Evidence:
         transactions, records: by partition. processes: of this machine, by member id.
         read_up: partitions that have only transaction markers and aborted records between the committed offset and the
             last stable one. A consumer that commits the offset behind its last record stays there.
+        settings: of the group, by key: of a share group, and of one without members that may have been meant for one.
+        dead_letters: where those of a share group go. None: it could not be looked up.
     """
 
     transactions: Mapping[TopicPartition, OpenTransaction] = field(default_factory=dict)
     records: Mapping[TopicPartition, SeenRecord] = field(default_factory=dict)
     processes: Mapping[str, Process] = field(default_factory=dict)
     read_up: frozenset[TopicPartition] = frozenset()
+    settings: Mapping[str, ConfigEntry] = field(default_factory=dict)
+    dead_letters: DeadLetterQueue | None = None

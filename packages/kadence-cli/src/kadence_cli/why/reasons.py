@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from kadence_cli.group_types import is_share
+from kadence_cli.why import queue_losses, queue_pace, queue_stops
 from kadence_cli.why.behind import far_behind
 from kadence_cli.why.comings import rebalances, without_members
 from kadence_cli.why.finding import Finding, Harm
@@ -27,9 +29,12 @@ def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
     """
     if watch.latest is None:
         return []
+    if is_share(watch.description):
+        return _of_queue(watch, evidence, now_ms)
     found = [
         *lost(watch),
         *unreadable(watch),
+        *queue_losses.wrong_type(watch, evidence),
         *without_members(watch, evidence),
         *stuck_rebalance(watch),
         *transactions(watch, evidence, now_ms),
@@ -44,4 +49,24 @@ def findings(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
     # left to read.
     stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions} | evidence.read_up
     found += slow(watch, stands)
+    return sorted(found, key=lambda each: (each.harm, -each.held))
+
+
+def _of_queue(watch: Watch, evidence: Evidence, now_ms: int) -> list[Finding]:
+    """The reasons of a share group."""
+    found = [
+        *queue_losses.deleted(watch),
+        *queue_losses.dead_letters(watch, evidence),
+        *unreadable(watch),
+        *without_members(watch, evidence),
+        *(transactions(watch, evidence, now_ms) if queue_stops.reads_committed(evidence) else ()),
+        *queue_stops.no_place(watch, evidence),
+        *queue_stops.nothing_done(watch, evidence, now_ms),
+        *queue_stops.open_records(watch, evidence, now_ms),
+        *queue_stops.unassigned(watch),
+        *not_owned(watch, evidence),
+        *queue_pace.come_and_go(watch),
+    ]
+    stands = {tp for each in found if each.harm <= Harm.STOPS for tp in each.partitions} | evidence.read_up
+    found += queue_pace.too_slow(watch, stands)
     return sorted(found, key=lambda each: (each.harm, -each.held))

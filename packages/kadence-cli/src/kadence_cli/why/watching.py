@@ -6,8 +6,9 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from kadence.admin import ConsumerGroupDescription, MemberDescription
+from kadence.admin import MemberDescription
 from kadence.types import TopicPartition
+from kadence_cli.group_types import Description
 from kadence_cli.top.sampling import GroupHistory, Sample
 from kadence_cli.why.looks import Look, PartitionLook
 
@@ -77,8 +78,8 @@ class Watch:
         before, self.latest, self._now = self.latest, look, now
         self._began = now if self._began is None else self._began
         ends = {tp: each.end for tp, each in look.partitions.items() if each.end is not None}
-        committed = {tp: each.committed for tp, each in look.partitions.items() if each.committed is not None}
-        above = {tp: each.above for tp, each in look.partitions.items()}
+        committed = {tp: each.done for tp, each in look.partitions.items() if each.done is not None}
+        above = {tp: each.above for tp, each in look.partitions.items() if each.waiting is None}
         rebalances = self.history.rebalances
         self.history.add(Sample(look.description, committed, ends, above), now, wall)
         self._rebalances.extend([now] * (self.history.rebalances - rebalances))
@@ -91,7 +92,7 @@ class Watch:
         self._look_at_partitions(look, now)
         self._look_at_members(before, look, now)
 
-    def glance(self, description: ConsumerGroupDescription, now: int, wall: float) -> None:
+    def glance(self, description: Description, now: int, wall: float) -> None:
         """Take in the group's members alone, if they changed since the last look.
 
         Args:
@@ -149,7 +150,7 @@ class Watch:
     # ------------------------------------------------------------ what is known
 
     @property
-    def description(self) -> ConsumerGroupDescription:
+    def description(self) -> Description:
         """The group at the last look, which there must be."""
         assert self.latest is not None
         return self.latest.description
@@ -214,10 +215,14 @@ class Watch:
         """How many of these saw no member."""
         return sum(not met for _, met in self._met)
 
+    def works_off(self, tp: TopicPartition) -> bool:
+        """Whether records of a partition were done within the last half minute."""
+        return bool(self.history.progress(tp).consumed)
+
     @property
     def is_read(self) -> bool:
         """Whether a committed offset has moved recently."""
-        return any(self.history.progress(tp).consumed for tp in self._partitions)
+        return any(self.history.progress(tp).consumed for tp in self.history.partitions)
 
     @property
     def joined(self) -> Counter[str]:
@@ -255,6 +260,11 @@ class Watch:
     def has_always_stood(self, tp: TopicPartition) -> bool:
         """Whether it has not moved since the first look, and for an unknown time before."""
         return self._stands[tp][0] == self._began
+
+    def has_no_place(self, tp: TopicPartition) -> bool:
+        """Whether a share group has had no start offset there all the time, although the partition has records."""
+        since = self._uncommitted.get(tp)
+        return since is not None and self._has_lasted(since[0])
 
     def has_stood(self, tp: TopicPartition) -> bool:
         """Whether the committed offset has not moved, although a record behind it existed all the time."""

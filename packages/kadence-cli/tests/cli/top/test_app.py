@@ -386,7 +386,7 @@ def test_a_broker_that_wants_a_login(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "PATIENCE_S", 0.5)
 
     async def look(screen: Screen) -> None:
-        await screen.shows("(does this listener want a login")
+        await screen.shows("(does this listener require a login")
         await screen.shows("SASL_…?); trying again every 0.1 s")
 
     with Broker(users={"ann": "secret"}) as locked:

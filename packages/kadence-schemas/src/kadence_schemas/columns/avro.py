@@ -1,8 +1,10 @@
-"""format avro. pyruhvro decodes whole batches into Arrow, for the types that it knows; fastavro single records.
+"""format avro. pyruhvro decodes whole batches into Arrow, for the types that it supports.
 
-pyruhvro is the faster by a factor of 50, and knows no bytes, fixed, decimals, local times nor unions of several types;
-it resolves nothing either. So it is asked only where the writer's schema has none of these, and where the reader's
-differs by fields that are added as null, left out or moved. Everything else is fastavro's, resolution included.
+Fastavro decodes single records.
+
+pyruhvro is faster by a factor of 50, but does not support bytes, fixed, decimals, local times and unions of several
+types, nor schema resolution. So it is used only if the writer's schema has none of these, and the reader's differs only
+by fields that are added as null, left out or moved. fastavro does everything else, including resolution.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _WHOLE: Final = {
     "map",
     "record",
 }
-"""What pyruhvro knows."""
+"""The types that pyruhvro supports."""
 
 
 def read_schema(option: str, text: str) -> str:
@@ -69,13 +71,13 @@ def read_schema(option: str, text: str) -> str:
 
 
 def parsed(found: ResolvedSchema, *, is_writer: bool = False) -> Any:
-    """A schema as fastavro takes it, with the logical types that columns have.
+    """A schema in the form for fastavro, with the logical types of columns.
 
     Args:
         is_writer: see `kadence_schemas.avro_schemas.parsed`.
 
     Raises:
-        ConfigError: it is no Avro schema.
+        ConfigError: it is not an Avro schema.
     """
     return avro_schemas.parsed(found, TIMES | avro_schemas.NUMBERS, is_writer=is_writer)
 
@@ -85,10 +87,10 @@ class AvroFormat:
 
     Args:
         writer: the schema that the data was written with, parsed.
-        reader: the schema to read it with; None: the writer's, and what the target asks for beyond it is null.
+        reader: the schema to read it with; None: the writer's, and further fields of the target are null.
 
     Raises:
-        ConfigError: what is in the data is never of the target's types.
+        ConfigError: the data can never have the target's types.
     """
 
     def __init__(self, writer: Any, reader: Any, target: pa.DataType) -> None:
@@ -166,15 +168,15 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
     except ValueError:
         raise WholeRefusedError from None
     except BaseException as problem:
-        # Anything else of this kind is not ours to catch.
+        # Any other exception of this kind must not be caught here.
         if not is_panic(problem):
             raise
         raise WholeRefusedError from None
     if batch.num_rows != len(values):
         raise WholeRefusedError
     try:
-        # An int of more than 32 bits, which no writer makes, was cut to 32 by pyruhvro: that cannot be seen here.
-        # pyruhvro takes the bytes of a text as they are; the full validation looks whether they are UTF-8.
+        # pyruhvro has cut an int of more than 32 bits, which no writer produces, to 32 bits: that is not visible here.
+        # pyruhvro does not check that strings are UTF-8; the full validation does.
         batch.validate(full=True)
         return fit(struct_of(batch), target)
     except (pa.ArrowInvalid, BadRecordError):
@@ -182,20 +184,20 @@ def _whole(deserialize: Any, text: str, target: pa.DataType, values: pa.Array) -
 
 
 def _plain(schema: Any) -> Any:
-    """Without the marks that fastavro's parser leaves."""
+    """The schema without the marks of fastavro's parser."""
     if isinstance(schema, Mapping):
         return {name: _plain(item) for name, item in schema.items() if not name.startswith("__")}
     return [_plain(item) for item in schema] if isinstance(schema, list) else schema
 
 
 def _is_simple(schema: Any, *, outermost: bool = True) -> bool:
-    """Whether pyruhvro knows all of a record; it takes nothing but records."""
+    """Whether pyruhvro supports all of a record; it accepts only records."""
     if isinstance(schema, str):
-        # A name that is no primitive type refers to another definition.
+        # A name that is not a primitive type refers to another definition.
         return schema in _WHOLE and not outermost
     if isinstance(schema, list):
         inner = nullable(schema)
-        # Of a union of one type it makes a union, and where that is null in a record that is, Arrow ends the process.
+        # It turns a union of one type into a union; if that is null in a record that is null, Arrow ends the process.
         return not outermost and len(schema) == 2 and inner is not None and _is_simple(inner, outermost=False)
     kind = schema["type"]
     if isinstance(kind, dict | list):
@@ -210,14 +212,14 @@ def _is_simple(schema: Any, *, outermost: bool = True) -> bool:
 
 
 def _by_name(writer: Any, reader: Any) -> bool:
-    """Whether reading with the reader's schema is taking fields by their names, and null for those that are missing."""
+    """Whether reading with the reader's schema only means taking fields by name, and null for missing ones."""
     if writer == reader:
         return True
     if isinstance(writer, list) or isinstance(reader, list):
         mine, theirs = (
             nullable(schema) if isinstance(schema, list) else schema for schema in (writer, reader)
         )
-        # A null that the reader does not know is an error, and fastavro's to find.
+        # A null that the reader does not allow is an error, which fastavro finds.
         if mine is None or theirs is None or (isinstance(writer, list) and not isinstance(reader, list)):
             return False
         return _by_name(mine, theirs)

@@ -1,9 +1,9 @@
-"""What a record in Avro may claim: as many elements as it has bytes, and 100 records inside each other.
+"""Bounds for a record in Avro: as many elements as it has bytes, and 100 nested records.
 
-Nearly all values take a byte at least, so their number is bounded by the bytes. Not so the elements of an array whose
-type takes none (null, a record without fields): five bytes can claim a billion of them. And a record inside itself, in
-a field that the query leaves out, can go as deep as it has bytes; fastavro follows until the stack is used up. So the
-data of schemas with one of these is passed over once before it is read. Few schemas are such.
+Nearly all values take a byte at least, so their number is bounded by the bytes. But elements of an array whose type
+takes no bytes (null, a record without fields) are not: five bytes can claim a billion of them. And a recursive record,
+in a field that the query leaves out, can be nested as deeply as it has bytes; fastavro follows until the stack is used
+up. So data of such schemas, which are rare, is checked once before it is read.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from kadence.columns.isolation import BadRecordError
 __all__ = ["Claims", "claims_of"]
 
 DEPTH: Final = 100
-"""As deep as Protobuf's readers go by default."""
+"""The default depth of Protobuf's readers."""
 
 _FIXED: Final = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 def claims_of(schema: Any) -> Claims | None:
-    """What checks the claims of a parsed schema's data; None where its bytes bound them."""
+    """The check for data of a parsed schema; None if its bytes bound it."""
     claims = Claims(schema)
     return claims if claims.is_needed else None
 
 
 class Claims:
-    """The claims of one schema's data.
+    """The check for one schema's data.
 
     Attributes:
-        is_needed: whether data can claim more than it has bytes, or have no end.
+        is_needed: whether data can claim more elements than it has bytes, or unbounded nesting.
     """
 
     def __init__(self, schema: Any) -> None:
@@ -44,15 +44,15 @@ class Claims:
         self._look_at(schema, ())
 
     def check(self, value: bytes) -> None:
-        """Pass over one record.
+        """Check one record.
 
         Raises:
-            BadRecordError: it claims too much, or ends too early.
+            BadRecordError: it exceeds the bounds, or ends too early.
         """
         _Passage(value, self._named).pass_over(self._schema, 0)
 
     def _look_at(self, schema: Any, inside: tuple[str, ...]) -> bool:
-        """Whether values of a type take no bytes; notes its definitions, and what makes the check necessary."""
+        """Whether values of a type take no bytes; records its definitions, and whether the check is needed."""
         if isinstance(schema, list):
             for item in schema:
                 self._look_at(item, inside)
@@ -73,7 +73,7 @@ class Claims:
             self._takes_nothing[name] = all(found)
             return all(found)
         if kind == "array":
-            # Not by |=, which would forget what the inner look has found.
+            # Not by |=, which would lose the result of the inner call.
             if self._look_at(schema["items"], inside):
                 self.is_needed = True
             return False
@@ -86,7 +86,7 @@ class Claims:
 
 
 class _Passage:
-    """Goes through the bytes of one record without making anything of them."""
+    """Goes through the bytes of one record without creating values."""
 
     def __init__(self, value: bytes, named: dict[str, Any]) -> None:
         self._value = value
@@ -106,7 +106,7 @@ class _Passage:
         kind = schema["type"]
         if kind in ("record", "error"):
             if depth == DEPTH:
-                raise BadRecordError(f"more than {DEPTH} records inside each other")
+                raise BadRecordError(f"more than {DEPTH} nested records")
             for field in schema["fields"]:
                 self.pass_over(field["type"], depth + 1)
         elif kind == "array":
@@ -127,7 +127,7 @@ class _Passage:
     def _blocks(self, schema: Any, depth: int, *, with_keys: bool) -> None:
         while count := self._number():
             if count < 0:
-                # The size of the block follows, for those who skip it.
+                # The size of the block follows, for readers that skip it.
                 count = -count
                 self._number()
             self._elements += count
@@ -151,7 +151,7 @@ class _Passage:
             byte = self._value[self._at]
             self._at += 1
             if shift > 63:
-                # Each byte would make a larger number, and take longer.
+                # Further bytes would make a larger number, and take longer.
                 raise BadRecordError("not Avro of this schema (a number has more than 64 bits)")
             raw |= (byte & 0x7F) << shift
             shift += 7

@@ -1,4 +1,4 @@
-"""Avro's types as Arrow's, which are Spark's: those that Spark's own Avro reader takes for them."""
+"""Avro's types as Arrow types, the same as those of Spark's own Avro reader."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TIMES: Final = frozenset(
         "local-timestamp-micros",
     }
 )
-"""The logical types that are read beside decimals; values of the others are what they are written as."""
+"""The supported logical types other than decimals; values of any other keep their underlying type."""
 
 MOST_DIGITS: Final = 76
-"""Of a decimal of Arrow."""
+"""The most digits of an Arrow decimal."""
 
 
 def nullable(union: list[Any]) -> Any:
@@ -36,13 +36,13 @@ def arrow_of(schema: Any, wanted: pa.DataType | None = None, *, as_written: bool
     """The Arrow type of a parsed schema's values.
 
     Args:
-        wanted: what the query asks for: of records only the fields that it names; None for all of them.
-        as_written: times in the unit in which they are written. Otherwise they are microseconds, as Spark has them.
+        wanted: the query's type: for records only the fields that it names; None for all. as_written: times in the unit
+            of the data. Otherwise microseconds, as in Spark.
 
     Raises:
-        ConfigError: a type that cannot be a column, such as a union of several types, or a record inside itself.
+        ConfigError: a type that cannot be a column, such as a union of several types, or a recursive record.
     """
-    # Where fastavro's parser leaves the definitions that came from elsewhere.
+    # fastavro's parser keeps definitions from references here.
     named = schema.get("__named_schemas", {}) if isinstance(schema, dict) else {}
     return _Types(dict(named), as_written=as_written).of(schema, wanted, "")
 
@@ -93,7 +93,7 @@ class _Types:
 
         name = schema["name"]
         if name in self._open:
-            raise ConfigError(f"field {path} is a record inside itself, which cannot be a column")
+            raise ConfigError(f"field {path} is a recursive record, which cannot be a column")
         self._named[name] = schema
         self._open.append(name)
         chosen = None
@@ -122,7 +122,7 @@ class _Types:
             precision, scale = schema["precision"], schema.get("scale", 0)
             if precision > MOST_DIGITS:
                 raise ConfigError(
-                    f"field {path or '(all)'} is a decimal of {precision} digits, a column has at most {MOST_DIGITS}"
+                    f"field {path or '(all)'} is a decimal of {precision} digits; a column has at most {MOST_DIGITS}"
                 )
             return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
         if logical == "date":

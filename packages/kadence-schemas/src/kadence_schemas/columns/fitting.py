@@ -1,7 +1,7 @@
 """Arrow arrays as a decoder makes them → exactly the Arrow types that Spark asks for.
 
-Fields are matched by name at each depth: what the array lacks is null, what nobody asks for is left out. Numbers may
-grow, never lose; texts become timestamps, dates and bytes where the query's schema says so.
+Fields are matched by name at each depth: missing ones are null, and unrequested ones are left out. Numbers may be
+widened, but never narrowed; strings become timestamps, dates and bytes if the query's schema says so.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ __all__ = ["fit", "fits", "struct_of"]
 
 _ZONED: Final = r"(?:[zZ]|[+-]\d\d(?::?\d\d)?)$"
 _TOO_FINE: Final = r"(\.\d{6})\d+"
-"""Digits below a microsecond, which Spark's timestamps do not have."""
+"""Matches digits below a microsecond, which Spark's timestamps do not have."""
 
 
 def struct_of(batch: pa.RecordBatch) -> pa.StructArray:
-    """The batch's rows, which are structs of its columns, or of none."""
+    """The batch's rows as structs of its columns, possibly none."""
     import pyarrow as pa
 
     kind = pa.struct(list(batch.schema))
-    # Not StructArray.from_arrays, which knows no number of rows where there is no column.
+    # Not StructArray.from_arrays, which cannot know the number of rows without a column.
     return pa.StructArray.from_buffers(kind, batch.num_rows, [None], children=batch.columns)
 
 
 def fit(array: pa.Array, target: pa.DataType, path: str = "") -> pa.Array:
-    """The array as one of ``target``.
+    """The array converted to the type ``target``.
 
     Args:
-        path: what to call the array in an error.
+        path: the array's name in an error.
 
     Raises:
-        BadRecordError: a value does not fit: too large, no time, no date, no base64; or the types never fit.
+        BadRecordError: a value does not fit: too large, or not a time, date or base64; or the types never fit.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -68,11 +68,11 @@ def fit(array: pa.Array, target: pa.DataType, path: str = "") -> pa.Array:
             return pc.cast(array, target, safe=not finer)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         raise BadRecordError(f"{_named(path)} has a value that does not fit {target}") from None
-    raise BadRecordError(f"{_named(path)} is {array.type}, which is not read as {target}")
+    raise BadRecordError(f"{_named(path)} is {array.type}, which cannot be read as {target}")
 
 
 def fits(source: pa.DataType, target: pa.DataType) -> str | None:
-    """Why no value of one type can be read as the other; None where some can."""
+    """Why no value of one type can be read as the other; None if some can."""
     import pyarrow as pa
 
     try:
@@ -85,7 +85,7 @@ def fits(source: pa.DataType, target: pa.DataType) -> str | None:
 def _fit_struct(array: pa.StructArray, target: pa.DataType, path: str) -> pa.Array:
     import pyarrow as pa
 
-    # Not field(): below a null there may be anything, and flatten() makes it null.
+    # Not field(): below a null there may be any value, and flatten() makes it null.
     found = array.flatten()
     children = []
     for wanted in target:
@@ -111,7 +111,7 @@ def _same_shape(array: pa.Array, target: pa.DataType, children: pa.Array) -> pa.
 
 
 def _grows(source: pa.DataType, target: pa.DataType) -> Any:
-    """Whether every value, or every value in range, of one type is one of the other."""
+    """Whether every value of one type, or every value in range, is valid in the other."""
     import pyarrow as pa
 
     types = pa.types
@@ -136,7 +136,7 @@ def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_timestamp(target):
         return _times(array, target)
     if types.is_date(target):
-        # A time of day behind the date is cut off, as Spark's casts do.
+        # A time of day after the date is cut off, as in Spark's casts.
         return pc.cast(pc.replace_substring_regex(array, r"^(\d{4}-\d\d-\d\d)[T ].*$", r"\1"), target)
     if types.is_binary(target):
         try:
@@ -146,11 +146,11 @@ def _fit_text(array: pa.Array, target: pa.DataType) -> pa.Array:
         except (binascii.Error, ValueError):
             raise pa.ArrowInvalid("not base64") from None
         return pa.array(decoded, target)
-    raise BadRecordError(f"a text is not read as {target}")
+    raise BadRecordError(f"a string cannot be read as {target}")
 
 
 def _times(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """ISO 8601. Where a text names no zone it is UTC's, and where the target has none the text's is cut off."""
+    """ISO 8601. A string without a zone is in UTC, and if the target has no zone the string's is cut off."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -163,7 +163,7 @@ def _times(array: pa.Array, target: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         pass
     texts = _bounded(array)
-    # A date alone ends like a zone (-02), so the pattern is asked only where there is a time of day.
+    # A date alone ends like a zone (-02), so the pattern is used only if there is a time of day.
     zoned = pc.and_(pc.match_substring_regex(texts, _ZONED), pc.match_substring_regex(texts, r"\d[T ]\d"))
     nothing = pa.scalar(None, pa.string())
     with_zone = pc.cast(pc.if_else(zoned, texts, nothing), target)

@@ -1,4 +1,4 @@
-"""format protobuf: ptars decodes batches into Arrow; which record is bad it says one by one.
+"""format protobuf: ptars decodes batches into Arrow; to find a bad record it decodes one at a time.
 
 The descriptors of messages: `kadence_schemas.descriptors`.
 """
@@ -29,20 +29,20 @@ _NEARLY_ENDLESS: Final = (
     r"|[\x82\x8a\x92\x9a\xa2\xaa\xb2\xba\xc2\xca\xd2\xda\xe2\xea\xf2\xfa][\x80-\xff]{0,8}[\x00-\x7f])"
     r"[\x80-\xff]{5}\xff{4}[\x01-\x7f]"
 )
-"""A length of nearly 2^64 bytes, as an expression over bytes. ptars adds it to where it stands, and panics."""
+"""A length of nearly 2^64 bytes, as an expression over bytes. ptars adds it to its position, and panics."""
 
 _IN_ALL_SUCH: Final = b"\xff\xff\xff\xff"
-"""Looked for first, which is quick."""
+"""Searched first, which is quick."""
 
 _SHALLOW: Final = 32 * 1024
-"""In so many bytes no groups are so deep inside each other that ptars, which follows them, leaves a stack of 4 MiB."""
+"""In this many bytes groups cannot be nested so deeply that ptars, which follows them, overflows a stack of 4 MiB."""
 
 
 class ProtobufFormat:
     """Makes values of one Arrow type from messages.
 
     Raises:
-        ConfigError: what is in the messages is never of the target's types.
+        ConfigError: the messages can never have the target's types.
     """
 
     def __init__(self, message: Any, target: pa.DataType) -> None:
@@ -90,10 +90,10 @@ class ProtobufFormat:
         return fit(found, self._target)
 
     def _without_unknown(self, values: pa.Array) -> pa.Array:
-        """The messages as Google's parser takes them: a number that a closed enum does not have is not set.
+        """The messages as read by Google's parser: an unknown number of a closed enum counts as not set.
 
         Raises:
-            ValueError: a value is no message.
+            ValueError: a value is not a message.
         """
         import pyarrow as pa
 
@@ -101,7 +101,7 @@ class ProtobufFormat:
         for value in values.to_pylist():
             try:
                 message = self._parse(value)
-            # It has an error of its own, which is no ValueError.
+            # Its own error is not a ValueError.
             except Exception:  # noqa: BLE001
                 raise ValueError("not Protobuf of this message") from None
             message.DiscardUnknownFields()
@@ -112,19 +112,20 @@ class ProtobufFormat:
         try:
             batch = self._handler.array_to_record_batch(values)
         except BaseException as problem:
-            # A length that is negative as an int64, for one; anything else of this kind is not ours to catch.
+            # For example a length that is negative as an int64; any other exception of this kind must not be caught
+            # here.
             if not is_panic(problem):
                 raise
             raise ValueError("not Protobuf of this message") from None
         return struct_of(batch)
 
     def _refuse_fatal(self, values: pa.Array) -> None:
-        """Keep from ptars what it would not survive, or would write a panic to stderr about.
+        """Keep records from ptars that would crash it, or make it write a panic to stderr.
 
-        Few records can be such; Google's parser, which knows both, sees them first.
+        Few records can be like that; Google's parser, which handles both, checks them first.
 
         Raises:
-            ValueError: a record is such.
+            ValueError: there is such a record.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -137,13 +138,13 @@ class ProtobufFormat:
         for value in values.filter(doubtful):
             try:
                 self._parse(value.as_py())
-            # It has an error of its own, which is no ValueError.
+            # Its own error is not a ValueError.
             except Exception:  # noqa: BLE001
                 raise ValueError("not Protobuf of this message") from None
 
 
 def _bytes_of(values: pa.Array) -> bytes:
-    """All of an array of binary without nulls, one value behind the other."""
+    """The bytes of a binary array without nulls, concatenated."""
     _, ends, data = values.buffers()
     if data is None or not len(values):
         return b""
@@ -154,7 +155,7 @@ def _bytes_of(values: pa.Array) -> bytes:
 
 
 def _has_closed_enums(message: Any, seen: set[str]) -> bool:
-    """Whether a message, or one inside it, has an enum of proto2, which has no numbers but its own."""
+    """Whether a message, or one inside it, has an enum of proto2, which is closed."""
     seen.add(message.full_name)
     for field in message.fields:
         if field.enum_type is not None and field.enum_type.is_closed:
@@ -166,7 +167,7 @@ def _has_closed_enums(message: Any, seen: set[str]) -> bool:
 
 
 def _has_strays(column: pa.Array, message: Any) -> bool:
-    """Whether a closed enum has a number without a name, for which ptars gives the number's digits."""
+    """Whether a closed enum has a number without a name, which ptars returns as digits."""
     return any(_is_stray(column.field(place), field) for place, field in enumerate(message.fields))
 
 
@@ -189,7 +190,7 @@ def _is_stray(column: pa.Array, field: Any) -> bool:
 
 
 def arrow_of_message(message: Any) -> pa.DataType:
-    """The Arrow type of a message's values: enums are texts, a message inside itself is bytes."""
+    """The Arrow type of a message's values: enums are strings, a recursive message is bytes."""
     import pyarrow as pa
 
     return pa.struct(list(_handler(message).schema()))
@@ -204,7 +205,7 @@ def _handler(message: Any) -> Any:
     try:
         return ptars.HandlerPool([message.file], config=settings).get_for_message(message)
     except BaseException as problem:
-        # Such as two names of one number in an enum that does not allow it. Google's runtime takes them.
+        # For example two names of one number in an enum that does not allow it. Google's runtime accepts them.
         if not is_panic(problem):
             raise
         raise ConfigError(f"ptars cannot read the definitions of message {message.full_name}") from None

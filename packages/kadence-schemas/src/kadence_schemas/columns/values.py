@@ -1,7 +1,7 @@
 """Values with a schema id before them → one typed Arrow column, for `Consumer.poll_arrow`.
 
-With a reader's schema the column's type is that schema's. Without one it has the fields of all schemas that came so
-far, null where a record's own has none; a field that two schemas give different types has the wider one, if there is.
+With a reader's schema the column's type is that schema's. Without one it has the fields of all schemas so far, null
+where a record's own schema has none; a field with different types in two schemas has the wider one, if there is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ S = TypeVar("S")
 
 
 class _GrownError(Exception):
-    """A schema has fields that none had before: the column's type is another now."""
+    """A schema has new fields, so the column's type has changed."""
 
 
 class _Format(Protocol):
@@ -39,11 +39,11 @@ class ValueColumns(Generic[S]):
     """Decodes values of one kind. Used by one thread at a time.
 
     Args:
-        read: makes what is known of a schema from it and a frame. type_of: its Arrow type. make: its decoder.
+        read: makes the parsed form from a schema and a frame. type_of: its Arrow type. make: its decoder.
         target: the column's type; None: see the file's head. frames: how values name their schemas.
 
     Attributes:
-        beside: the columns of records that `decode` needs beside the values.
+        beside: the columns of records that `decode` needs in addition to the values.
     """
 
     beside: Final = BESIDE
@@ -83,7 +83,7 @@ class ValueColumns(Generic[S]):
                 self._format = self._new_format(self._target)
 
     def unknown(self, values: pa.Array, headers: pa.Array = None, topics: pa.Array = None) -> list[int]:
-        """The rows whose schemas the registry has not given yet. The others can be decoded without it."""
+        """The rows whose schemas are not known yet. The others can be decoded without the registry."""
         return self._format.unknown(values, headers, topics)
 
     def _new_format(self, target: pa.DataType) -> FramedFormat:
@@ -127,10 +127,10 @@ class ValueColumns(Generic[S]):
 def avro_columns(
     registry: SchemaRegistryClient, reader: ResolvedSchema | None, frames: Frames[Any]
 ) -> ValueColumns[Any]:
-    """Of Avro.
+    """Columns of Avro values.
 
     Args:
-        reader: the reader's schema, if there is one. frames: how values name their schemas.
+        reader: the reader's schema, if any. frames: how values name their schemas.
     """
     schema = None if reader is None else avro.parsed(reader)
     return ValueColumns(
@@ -145,15 +145,16 @@ def avro_columns(
 
 
 def protobuf_columns(registry: SchemaRegistryClient, message: Any, frames: Frames[Any]) -> ValueColumns[Any]:
-    """Of Protobuf.
+    """Columns of Protobuf values.
 
     Args:
-        message: the descriptor of what is read; None: what the records name. frames: how values name their schemas.
+        message: the descriptor to read; None: the messages that the records name. frames: how values name their
+            schemas.
     """
     return ValueColumns(
         registry,
         PROTOBUF,
-        # Protobuf's data is read by the reader's numbers, whatever names and types the writer had.
+        # Protobuf data is read by the reader's field numbers, regardless of the writer's names and types.
         lambda found, frame: Messages.of_registered(found).at(frame.path) if message is None else message,
         protobuf.arrow_of_message,
         protobuf.ProtobufFormat,
@@ -178,5 +179,5 @@ def _grown(target: pa.DataType, more: pa.DataType) -> pa.DataType:
             [pa.schema([("value", kind)]) for kind in (target, more)], promote_options="permissive"
         )
     except pa.ArrowException:
-        raise BadRecordError("its fields have other types than those of the schemas before it") from None
+        raise BadRecordError("its fields have types that differ from those of earlier schemas") from None
     return both.field(0).type

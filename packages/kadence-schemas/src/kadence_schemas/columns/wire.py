@@ -1,7 +1,7 @@
-"""Confluent's wire format for whole batches: see `kadence_schemas.framing`, which has the rule.
+"""Confluent's wire format for whole batches; `kadence_schemas.framing` describes it.
 
 Rows of one batch may have different schemas. They are grouped, each group is decoded with its own schema onto the
-query's types, and the rows are put back into their order.
+query's types, and the rows are put back in order.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["BESIDE", "DecodersFor", "Frame", "FramedFormat", "unusable"]
 
 BESIDE: Final = ("headers", "topic")
-"""The columns of records that say, beside keys and values, which schemas these have."""
+"""The columns of records that, with keys and values, determine their schemas."""
 
 
 def unusable(frame: Frame, problem: Exception) -> BadRecordError:
-    """Why a schema that a registry has cannot be used: what names it is bad, and what names others is read on.
+    """Why a registry's schema cannot be used: records that name it are bad, and others are still read.
 
     Raises:
-        KafkaError: it is not the schema's fault, as where a library is not installed.
+        KafkaError: the schema is not at fault, for example if a library is not installed.
     """
     if isinstance(problem, BadRecordError):
         return problem
@@ -46,14 +46,15 @@ DecodersFor: TypeAlias = "Callable[[list[Frame]], Mapping[Frame, _Decoder | BadR
 
 
 class FramedFormat:
-    """Cuts off what comes before the data, and decodes the rest with what ``decoders_for`` gives for it.
+    """Cuts off the bytes before the data, and decodes the rest with the decoder that ``decoders_for`` returns.
 
     Args:
         target: the Arrow type of all columns.
-        decoders_for: gets all frames of a batch at once, before anything is decoded; gives the reason for a frame
-            whose schema does not exist. Not asked again for one that has a decoder.
+        decoders_for: gets all frames of a batch at once, before decoding; returns the reason for a frame whose schema
+            does not exist. Not called again for one that has a decoder.
         with_path: whether a message's place follows the schema.
-        header: the header that may name a schema. subject: where a topic's ids are looked up; None: by themselves.
+        header: the header that may name a schema. subject: the subject in which a topic's ids are looked up; None:
+            none.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class FramedFormat:
         """A row for each value, and the reason for each that is bad.
 
         Args:
-            headers, topics: the columns `BESIDE` of the same records; None: there are no headers, nor subjects.
+            headers, topics: the columns `BESIDE` of the same records; None: there are neither headers nor subjects.
         """
         if not values.null_count:
             return self._decode(values, headers, topics)
@@ -85,7 +86,7 @@ class FramedFormat:
         return over_nulls(values, lambda dense: self._decode(dense, *beside))
 
     def unknown(self, values: pa.Array, headers: pa.Array = None, topics: pa.Array = None) -> list[int]:
-        """The rows whose frames have no decoder yet. To decode the others nobody is asked."""
+        """The rows whose frames have no decoder yet. The others can be decoded without a request."""
         import pyarrow.compute as pc
 
         mask = values.is_valid()
@@ -116,7 +117,7 @@ class FramedFormat:
     def _grouped(
         self, values: pa.Array, headers: pa.Array, topics: pa.Array
     ) -> tuple[dict[Frame, pa.Array], dict[int, str]]:
-        """The rows of each frame in ascending order, and the reason for each row that has none."""
+        """The rows of each frame in ascending order, and the reason for each row without one."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -174,12 +175,12 @@ def _bodies(values: pa.Array, rows: pa.Array, size: int) -> pa.Array:
     import pyarrow.compute as pc
 
     mine = values if len(rows) == len(values) else values.take(rows)
-    # Not binary_slice(mine, size): pyarrow 26 reckons with a negative size where values are short.
+    # Not binary_slice(mine, size): pyarrow 26 computes a negative size for short values.
     return pc.binary_replace_slice(mine, 0, size, b"")
 
 
 def _in_order(pieces: list[pa.Array], order: list[pa.Array], rows: int, target: pa.DataType) -> pa.Array:
-    """The groups' rows where they belong; rows of no group are null."""
+    """The groups' rows in their places; rows of no group are null."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -197,7 +198,7 @@ def _places(rows: pa.Array, places: pa.Array) -> pa.Array:
 
 
 def _announced(headers: pa.Array, name: str) -> pa.Array:
-    """What the first header of this name has in each row, null where there is none; None where no row has it."""
+    """The value of the first header of this name in each row, null if there is none; None if no row has it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -207,7 +208,7 @@ def _announced(headers: pa.Array, name: str) -> pa.Array:
         return None
     rows = pc.list_parent_indices(headers).filter(mine).to_pylist()
     found: list[bytes | None] = [None] * len(headers)
-    # Backwards, so that the first one of a row is the last to be written.
+    # Backwards, so that the first one of a row is written last.
     for row, content in zip(
         reversed(rows), reversed(pairs.field("value").filter(mine).to_pylist()), strict=True
     ):
@@ -242,7 +243,7 @@ def _by_head(values: pa.Array, *, with_path: bool) -> _Grouped:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    # One byte 0 in place of a path stands for the first message, which is nearly always meant.
+    # A single byte 0 instead of a path means the first message, by far the most common one.
     path: tuple[int, ...] = (0,) if with_path else ()
     shortest = HEADER + with_path
     heads = pc.binary_slice(values, 0, shortest).dictionary_encode()

@@ -70,7 +70,10 @@ def test_secrets_hide() -> None:
         ({"value.format": "json", "value.flat": "yes"}, "option value.flat: 'yes' is not true or false"),
         ({"value.format": "json", "schema.registry.ssl.ca.location": "x"}, "need schema.registry.url"),
         ({**REGISTRY, "schema.registry.url": "host:8081"}, "an address begins with http:// or https://"),
-        ({**REGISTRY, "schema.registry.url": "http://u:hidden@host"}, "an address has no name and password"),
+        (
+            {**REGISTRY, "schema.registry.url": "http://u:hidden@host"},
+            "an address must not contain a name and password",
+        ),
         (
             {
                 **REGISTRY,

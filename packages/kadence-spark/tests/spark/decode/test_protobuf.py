@@ -121,7 +121,8 @@ def test_it_refuses_what_the_runtime_refuses(values: list[bytes]) -> None:
 
 def test_types_that_never_fit() -> None:
     with pytest.raises(
-        ConfigError, match=r"does not fit message shop\.Sale: field id is int64, which is not read as string"
+        ConfigError,
+        match=r"does not fit message shop\.Sale: field id is int64, which cannot be read as string",
     ):
         ProtobufFormat(SALE, pa.struct([("id", pa.string())]))
 
@@ -148,7 +149,7 @@ def test_a_descriptor_set(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'nowhere' cannot be read"):
         decoded_ddl(options(value_schema="nowhere", value_message="x"), {}, COLUMNS)
     file.write_bytes(b"\xff\xff")
-    with pytest.raises(ConfigError, match="is no descriptor set; protoc"):
+    with pytest.raises(ConfigError, match="is not a descriptor set; protoc"):
         decoded_ddl(options(value_schema=str(file), value_message="x"), {}, COLUMNS)
 
 
@@ -182,8 +183,8 @@ def test_messages_by_their_place_and_id(registry: RegistryServer) -> None:
     ]
     assert decoded.bad == {
         3: "its schema has no message at [6]",
-        4: "the place of the message in its file cannot be read",
-        5: "the place of the message in its file cannot be read",
+        4: "the index path of its message cannot be read",
+        5: "the index path of its message cannot be read",
     }
 
 

@@ -207,7 +207,7 @@ def test_a_broker_that_wants_a_login_is_out_of_reach(kadence_new_broker: Brokers
             client.check_reachable(seconds)
 
     try:
-        with pytest.raises(KafkaTimeoutError, match="does this listener want a login"):
+        with pytest.raises(KafkaTimeoutError, match="does this listener require a login"):
             look()
     finally:
         client.close()

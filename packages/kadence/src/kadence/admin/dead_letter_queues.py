@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kadence.admin.arguments import as_names
@@ -51,16 +51,28 @@ class DeadLetterQueue:
 
 @operation
 def describe_dead_letter_queues(
-    calls: Calls, deadline: int, groups: str | Iterable[str]
+    calls: Calls,
+    deadline: int,
+    groups: str | Iterable[str],
+    *,
+    topic: str | None = None,
+    copies_records: bool | None = None,
 ) -> Waits[Outcomes[str, DeadLetterQueue]]:
     """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
 
     Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+
+    Args:
+        topic, copies_records: values to look at in place of the groups' settings, before they are set.
     """
     resources = {name: ConfigResource("group", name) for name in as_names(groups)}
     settings = yield from describe_configs(calls, deadline, list(resources.values()))
     found: Outcomes[str, DeadLetterQueue] = Outcomes(
-        {name: _queue(settings[each]) for name, each in resources.items() if each in settings},
+        {
+            name: _queue(settings[each], topic, copies_records)
+            for name, each in resources.items()
+            if each in settings
+        },
         {name: settings.errors[each] for name, each in resources.items() if each in settings.errors},
     )
     names = {name: queue.topic for name, queue in found.items() if queue.topic is not None}
@@ -75,15 +87,17 @@ def describe_dead_letter_queues(
             del found[name]
             found.errors[name] = error
         return found
-    for name, topic in names.items():
-        queue = found[name]
-        faults = tuple(_faults(topic, broker, topics.get(topic), queue.copies_records, read[name]))
-        found[name] = DeadLetterQueue(topic, queue.copies_records, faults)
+    for name, at in names.items():
+        faults = tuple(_faults(at, broker, topics.get(at), found[name].copies_records, read[name]))
+        found[name] = replace(found[name], faults=faults)
     return found
 
 
-def _queue(settings: _Settings) -> DeadLetterQueue:
-    return DeadLetterQueue(_value(settings, TOPIC) or None, _value(settings, _COPIES) == "true")
+def _queue(settings: _Settings, topic: str | None, copies: bool | None) -> DeadLetterQueue:
+    return DeadLetterQueue(
+        (_value(settings, TOPIC) if topic is None else topic) or None,
+        _value(settings, _COPIES) == "true" if copies is None else copies,
+    )
 
 
 def _value(settings: _Settings, key: str) -> str:

@@ -27,7 +27,7 @@ _log = logger("kadence.admin")
 class Connections(Protocol):
     """The network client, as far as the manager needs it."""
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
+    def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
         """The brokers of the cluster."""
         ...
 
@@ -81,6 +81,10 @@ class AdminManager:
         """True if calls have queued requests that no turn has taken yet. Any thread."""
         return bool(self._handed_over)
 
+    def brokers_are_wrong(self) -> None:
+        """A broker is not the one that metadata says: begin again at the bootstrap addresses."""
+        self._recovery.told()
+
     def poll(self, now: int) -> Poll:
         """The requests that calls have queued.
 
@@ -114,6 +118,9 @@ class AdminManager:
     def _learn(self, completed: Completed) -> None:
         if self._recovery.took(completed, completed.request.queued_at) is None:
             self._connections.set_nodes(
-                Node(broker.node_id, broker.host, broker.port, broker.rack)
-                for broker in completed.response.brokers
+                (
+                    Node(broker.node_id, broker.host, broker.port, broker.rack)
+                    for broker in completed.response.brokers
+                ),
+                completed.response.cluster_id,
             )

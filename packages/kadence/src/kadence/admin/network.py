@@ -50,6 +50,7 @@ class Network:
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._client = NetworkClient(ConnectionConfig.of(config), clock)
         self._manager = AdminManager(config, self._client)
+        self._client.on_wrong_node = self._manager.brokers_are_wrong
         self._side = NetworkSide(
             KIND, self, lambda: _Turn(clock, self._client, self._manager, self), self._client.close
         )

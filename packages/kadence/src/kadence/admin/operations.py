@@ -130,14 +130,30 @@ class Operations:
         return checked(self._shell.run(timeout, _configs.describe_configs, resources), raise_errors)
 
     def describe_dead_letter_queues(
-        self, groups: str | Iterable[str], *, raise_errors: bool = True, timeout: Seconds | None = None
+        self,
+        groups: str | Iterable[str],
+        *,
+        topic: str | None = None,
+        copies_records: bool | None = None,
+        raise_errors: bool = True,
+        timeout: Seconds | None = None,
     ) -> Outcomes[str, DeadLetterQueue]:
         """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
 
         Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+
+        Args:
+            topic, copies_records: values to look at in place of the groups' settings, before they are set.
         """
         return checked(
-            self._shell.run(timeout, _dead_letter_queues.describe_dead_letter_queues, groups), raise_errors
+            self._shell.run(
+                timeout,
+                _dead_letter_queues.describe_dead_letter_queues,
+                groups,
+                topic=topic,
+                copies_records=copies_records,
+            ),
+            raise_errors,
         )
 
     def list_groups(

@@ -32,6 +32,11 @@ class ShareGroupDescription:
     members: tuple[MemberDescription, ...]
     epoch: int
 
+    @property
+    def group_type(self) -> str:
+        """The type: "share"."""
+        return "share"
+
 
 @operation
 def describe_share_groups(

@@ -7,8 +7,8 @@ All topics are requested again after `request_update`, or when the metadata are 
 the next one waits for the backoff.
 
 `Recovery` rebootstraps from ``bootstrap.servers`` when no broker has answered metadata requests for
-``metadata.recovery.rebootstrap.trigger.ms``, or when one answers REBOOTSTRAP_REQUIRED (KIP-899, KIP-1102). The known
-brokers are forgotten then.
+``metadata.recovery.rebootstrap.trigger.ms``, or when one answers REBOOTSTRAP_REQUIRED, be it to ApiVersions (KIP-899,
+KIP-1102, KIP-1242). The known brokers are forgotten then.
 
 `LowerLeaderEpochs` are leader epochs that went back for good: a cluster that was restored from a copy, under the same
 topic ids. One answer with an older epoch is older news, from a broker that is behind (KIP-320), and is ignored. But
@@ -93,8 +93,15 @@ class Recovery:
     def __init__(self, config: ClientConfig) -> None:
         self.is_on = config.metadata_recovery_strategy == "rebootstrap"
         self._trigger_ms = config.metadata_recovery_rebootstrap_trigger_ms
+        # Brokers that never are who metadata says must not cost more than the other failures.
+        self._pause_ms = config.retry_backoff_max_ms
         self._failing_since: int | None = None
         self._is_told = False
+        self._not_before = 0
+
+    def told(self) -> None:
+        """A broker says that it is not the one that is meant."""
+        self._is_told = self.is_on
 
     def took(self, completed: Completed, since: int) -> KafkaError | None:
         """A request that was sent at ``since`` has ended. Returns why it says nothing of the cluster, if so."""
@@ -106,14 +113,14 @@ class Recovery:
             # A broker that lacks the version is there; one that swallows requests was silent since they were sent.
             self._failing_since = since
         if response is not None and response.error_code == ec.REBOOTSTRAP_REQUIRED:
-            self._is_told = self.is_on
+            self.told()
         return error
 
     @property
     def due(self) -> int:
         """The time (ms) to rebootstrap, unless a broker answers before."""
         if self._is_told:
-            return 0
+            return self._not_before
         if self._failing_since is None or not self.is_on:
             return FOREVER
         return add_ms(self._failing_since, self._trigger_ms)
@@ -124,6 +131,7 @@ class Recovery:
         why = "a broker said so" if self._is_told else f"no broker has answered for {silent_ms} ms"
         log.warning("%s: asking bootstrap.servers for the brokers again", why)
         self._failing_since, self._is_told = None, False
+        self._not_before = now + self._pause_ms
 
 
 def fault_of(response: MetadataResponse, *, rebootstraps: bool) -> KafkaError | None:
@@ -200,6 +208,10 @@ class Metadata:
         """Something contradicted what we know: ask again, as soon as the backoff allows."""
         del now
         self._needs_update = True
+
+    def brokers_are_wrong(self) -> None:
+        """A broker is not the one that our metadata says: begin again at the bootstrap addresses."""
+        self._recovery.told()
 
     def moved(
         self, now: int, partition: TopicPartition, leader: int, epoch: int, endpoints: Mapping[int, Node]

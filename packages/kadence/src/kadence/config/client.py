@@ -118,6 +118,14 @@ class ClientConfig:
         low=0,
         since="KIP-1102",
     )
+    metadata_cluster_check_enable: bool = key(
+        "bool",
+        True,
+        "With metadata.recovery.strategy=rebootstrap: on each connection to a known broker the client says which node "
+        "of which cluster it means. A broker of Kafka 4.4 or newer that is another one refuses the connection, and the "
+        "client asks bootstrap.servers again.",
+        since="KIP-1242",
+    )
     send_buffer_bytes: int = key(
         "int", -1, "Size of the socket's send buffer; -1: the system decides and adapts it.", low=-1
     )

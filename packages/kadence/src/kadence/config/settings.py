@@ -48,6 +48,11 @@ class ClientSettings(TypedDict, total=False):
     """With metadata.recovery.strategy=rebootstrap: if no broker has answered a metadata request for this
     long, the client asks bootstrap.servers again. Default: 300000.
     """
+    metadata_cluster_check_enable: bool | str
+    """With metadata.recovery.strategy=rebootstrap: on each connection to a known broker the client says which
+    node of which cluster it means. A broker of Kafka 4.4 or newer that is another one refuses the
+    connection, and the client asks bootstrap.servers again. Default: true.
+    """
     send_buffer_bytes: int | str
     """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
     receive_buffer_bytes: int | str

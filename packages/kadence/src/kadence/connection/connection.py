@@ -6,9 +6,10 @@
 
 The broker answers in the order of the requests, so what is in flight is a queue and every answer belongs to
 its head; a correlation id that says otherwise means that the stream can no longer be trusted. ApiVersions is
-asked in our highest version first: a broker that does not know it answers UNSUPPORTED_VERSION in the format of
-version 0, with its own range since KIP-511 (2.4), and is asked again in a version that it knows. Throttling is
-the client's duty since KIP-219: nothing more is sent until the time named by an answer has passed.
+asked first in the version that the broker had the last time, or in our highest: a broker that does not know it
+answers UNSUPPORTED_VERSION in the format of version 0, with its own range since KIP-511 (2.4), and is asked again in a
+version that it knows. It also says which node of which cluster is meant, which any other refuses (KIP-1242). Throttling
+is the client's duty since KIP-219: nothing more is sent until the time named by an answer has passed.
 
 With SASL the broker may end a session after some time (KIP-368). Well before that the connection authenticates again:
 requests sent before are answered before, those that come meanwhile wait until it is done.
@@ -33,6 +34,7 @@ from kadence.errors import (
     KafkaError,
     MalformedMessageError,
     RequestTimedOutError,
+    TransportError,
     UnsupportedVersionError,
     for_code,
 )
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from kadence.connection.authentication import Authentication, SaslMessage
     from kadence.connection.sasl.exchange import Login
 
-__all__ = ["BrokerConnection", "Phase"]
+__all__ = ["BrokerConnection", "Phase", "WrongNodeError"]
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
@@ -57,6 +59,10 @@ _PRODUCE: Final = 0
 _FIRST_NATIVE_ID: Final = -2
 _LAST_NATIVE_ID: Final = -(2**31)
 """Correlation ids of the native thread: downwards, so that they never meet the others."""
+
+
+class WrongNodeError(TransportError):
+    """The broker is not the node of the cluster that the connection is for (KIP-1242)."""
 
 
 class Phase(Enum):
@@ -86,6 +92,7 @@ class BrokerConnection:
         "_in_flight",
         "_login",
         "_login_began",
+        "_meant",
         "_native_id",
         "_out",
         "_renew_at",
@@ -111,11 +118,14 @@ class BrokerConnection:
         software: tuple[str, str] = ("kadence", "0"),
         login: Login | None = None,
         host: str = "",
+        meant: tuple[str, int] | None = None,
+        ranges: Ranges | None = None,
     ) -> None:
         self.address = address
         self._host = host
         self.phase = Phase.OPENING
-        self.ranges: Ranges = {}
+        self.ranges: Ranges = ranges or {}
+        self._meant = meant
         self.held_until = 0
         self.encoded_bytes = 0
         self.own_sizes: list[int] = []
@@ -139,7 +149,8 @@ class BrokerConnection:
 
     def open(self, now: int) -> None:
         """Put the first ApiVersions on its way."""
-        self._ask_versions(ApiVersionsRequest.MAX_VERSION, now)
+        known = self.ranges.get(ApiVersionsRequest.API_KEY, (0, ApiVersionsRequest.MAX_VERSION))
+        self._ask_versions(min(ApiVersionsRequest.MAX_VERSION, known[1]), now)
 
     def send(self, request: Request, now: int) -> Completed | None:
         """Encode one request behind the others. Returns its end at once when it cannot be sent at all."""
@@ -245,7 +256,8 @@ class BrokerConnection:
 
         Raises:
             MalformedMessageError: bytes that do not belong here, or with which a parser cannot cope, whatever it
-            raises. ConnectError: ApiVersions was refused. AuthenticationError: so was SASL.
+            raises. ConnectError: ApiVersions was refused. WrongNodeError: since another node was meant.
+            AuthenticationError: SASL was refused.
         """
         try:
             return self._received(frame, loan, now)
@@ -414,7 +426,7 @@ class BrokerConnection:
 
     def _ask_versions(self, version: int, now: int) -> None:
         name, number = self._software
-        message = ApiVersionsRequest(client_software_name=name, client_software_version=number)
+        message = ApiVersionsRequest(name, number, *(self._meant or (None, -1)))
         self._put(None, message, version, now)
 
     def _versions_answered(self, frame: Any, head: Sent, now: int) -> None:
@@ -424,6 +436,9 @@ class BrokerConnection:
             return
         response: ApiVersionsResponse = head.decode(head.version, frame, self.address)
         self._in_flight.popleft()
+        if response.error_code == error_codes.REBOOTSTRAP_REQUIRED and self._meant is not None:
+            cluster_id, node_id = self._meant
+            raise WrongNodeError(f"{self.address} is not node {node_id} of cluster {cluster_id}")
         if response.error_code != error_codes.NONE:
             cause = for_code(response.error_code)
             raise ConnectError(f"{self.address} refused ApiVersions v{head.version}: {cause}") from cause

@@ -171,7 +171,7 @@ def _turn(
         commits.is_cut_off = client.is_cut_off
 
     def metadata_changed(now: int) -> None:
-        client.set_nodes(metadata.cluster.nodes.values())
+        client.set_nodes(metadata.cluster.nodes.values(), metadata.cluster.cluster_id)
         processor.topics_changed(now)
         shared_state.missing = missing_topics(metadata.missing("subscription"))
 
@@ -185,6 +185,7 @@ def _turn(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+    client.on_wrong_node = metadata.brokers_are_wrong
     return Turn(
         clock,
         shared_state,

@@ -7,9 +7,8 @@ receiving it), so arenas from there on are kept for the next response.
 The network thread lends; any thread retains and releases. The only things that threads share are a list used
 as a counter and a queue of returned arenas, both with operations that are atomic by themselves: a lock here
 could make the network thread wait for an application thread that holds the interpreter. And the memory itself: each
-thread makes parts of it, and drops them, so it is a `MemorySlice` (`_native/buffers.pyx`) and not a memoryview.
-
-A client that was closed is kept by cycles until they are collected, and what it has is: the memory goes with `close`.
+thread creates and drops slices of it, so it is a `MemorySlice` (`_native/buffers.pyx`) and not a memoryview. Reference
+cycles may keep a closed client until they are collected, so `close` releases the memory.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from kadence.errors import IllegalStateError
 __all__ = ["Arena", "ArenaPool", "fresh_memory"]
 
 Memory: TypeAlias = memoryview
-"""A `MemorySlice`, which does all that is needed here of a memoryview."""
+"""A `MemorySlice`, which has the methods of a memoryview that are needed here."""
 
 _SMALLEST: Final = 1_024
-"""Of an arena. About half of it is for the objects that belong to one, which are not counted by themselves."""
+"""Overhead of an arena. About half of it is for its objects, which are not counted by themselves."""
 _KEPT_FROM: Final = 4_096
 _MAPPED_FROM: Final = 262_144
 _NOTHING: Final = memoryview(b"")
@@ -45,29 +44,29 @@ class _Returned:
         self.is_closed = False
 
     def close(self) -> None:
-        """Nobody takes it any more: what comes back is let go of."""
+        """Closed: memory that comes back is dropped."""
         self.is_closed = True
         self.memories.clear()
 
 
 class Arena:
-    """One lent piece of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
+    """One loan of memory; satisfies `kadence.connection.Loan`. Made by `ArenaPool.lend`."""
 
     __slots__ = ("_holds", "_memory", "_returned", "size", "view")
 
     def __init__(self, memory: Memory, length: int, returned: _Returned) -> None:
         self.view = memory[:length]
-        """The bytes that were asked for, writable; none once the last holder has released it."""
+        """The requested bytes, writable; none once the last holder has released it."""
         self.size = len(memory)
         """Bytes of memory held, a little above the length asked for."""
         self._memory = memory
         self._returned = returned
-        # One token per holder. Whoever pops the bottom one is the last, and there can only be one such.
+        # One token per holder. The holder that pops the bottom one is the last, and there can be only one.
         self._holds: list[object] = [_BOTTOM]
 
     @property
     def holds(self) -> int:
-        """How many hold it; one look, on any thread."""
+        """How many hold it now. Any thread."""
         return len(self._holds)
 
     def retain(self) -> None:
@@ -78,7 +77,7 @@ class Arena:
         """One holder less; the last gives the memory back. Any thread.
 
         Raises:
-            IllegalStateError: it was released more often than it was held, so somebody's bytes are at risk.
+            IllegalStateError: it was released more often than it was held, so bytes in use are at risk.
         """
         try:
             token = self._holds.pop()
@@ -88,7 +87,7 @@ class Arena:
             memory, self._memory, self.view = self._memory, _NOTHING, _NOTHING
             returned = self._returned
             returned.memories.append(memory)
-            # Looked at afterwards: what is put there while it is closed is seen by one of both.
+            # Checked afterwards: memory put there during `close` is seen by one of the two.
             if returned.is_closed:
                 returned.memories.clear()
 
@@ -121,7 +120,7 @@ class ArenaPool:
 
     def __init__(self, spare_bytes: int) -> None:
         self._spare_bytes = spare_bytes
-        # Unused memory by a running number, in the order in which it came back; and the numbers by size.
+        # Unused memory by a running number, in the order of its return; and the numbers by size.
         self._order: dict[int, Memory] = {}
         self._sizes: dict[int, deque[int]] = {}
         self._count = 0
@@ -147,7 +146,7 @@ class ArenaPool:
         self._trim()
 
     def held(self) -> int:
-        """As `in_use`, for any thread: looks without collecting, so it may be a moment behind."""
+        """As `in_use`, for any thread: does not collect returned memory first, so it may be slightly behind."""
         return self._lent_bytes - sum(map(len, tuple(self._returned.memories)))
 
     @property
@@ -157,7 +156,7 @@ class ArenaPool:
         return self._unused_bytes
 
     def lend(self, length: int) -> Arena:
-        """An arena of at least ``length`` bytes with one holder. Its content is whatever was there before."""
+        """An arena of at least ``length`` bytes with one holder. Its content is undefined."""
         self._collect()
         capacity = _capacity(length)
         spare = self._fitting(length, capacity) if capacity >= _KEPT_FROM else None
@@ -180,7 +179,7 @@ class ArenaPool:
         return memory
 
     def close(self) -> None:
-        """The client has ended: nothing is lent any more, and what is still lent is let go of as it comes back."""
+        """The client has ended: nothing is lent any more, and outstanding loans are dropped when they come back."""
         self._returned.close()
         self._order.clear()
         self._sizes.clear()
@@ -208,12 +207,12 @@ class ArenaPool:
         while self._unused_bytes > most and self._order:
             number = next(iter(self._order))
             size = len(self._order.pop(number))
-            # The first of all is the first of its size.
+            # The first one overall is also the first of its size.
             self._sizes[size].popleft()
             self._forget(size)
 
     def _forget(self, size: int) -> None:
-        """One unused piece of this size is gone."""
+        """Remove one unused piece of this size."""
         self._unused_bytes -= size
         if not self._sizes[size]:
             del self._sizes[size]
@@ -224,7 +223,7 @@ class ArenaPool:
 
 def _shared_memory(capacity: int) -> Memory:
     """New memory for several threads."""
-    # Who lends reads records. Other clients need nothing of that room.
+    # Only clients that read records lend memory. Others need not load that room.
     from kadence._native.buffers import memory_slice
 
     found: Any = memory_slice(fresh_memory(capacity))
@@ -236,10 +235,10 @@ def fresh_memory(capacity: int) -> bytearray | mmap.mmap:
     """New memory.
 
     A large bytearray would be cleared first, holding the interpreter (8 MiB: 5 ms). A mapping is not, and goes back
-    to the system when it is dropped. Its pages are taken as bytes come, so a length that lies costs nothing. Huge
-    pages, where the system has them, make all that is done with large records a tenth cheaper.
+    to the system when it is dropped. Its pages are allocated as bytes come, so a wrong length costs nothing. Huge
+    pages, where the system has them, make work with large records a tenth cheaper.
     """
-    if capacity < _MAPPED_FROM or not hasattr(mmap, "MAP_PRIVATE"):  # Windows maps memory in other words
+    if capacity < _MAPPED_FROM or not hasattr(mmap, "MAP_PRIVATE"):  # Windows has another interface for this
         return bytearray(capacity)
     memory = mmap.mmap(-1, capacity, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if hasattr(mmap, "MADV_HUGEPAGE"):

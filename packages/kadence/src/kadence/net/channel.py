@@ -1,11 +1,11 @@
-"""One (node, purpose) from the wish to talk to it until it is closed: dialling, then frames both ways.
+"""One connection for a (node, purpose), from the first request until it is closed: dialling, then frames both ways.
 
-    waiting ──start──▶ dialling ──stream stands──▶ ApiVersions, SASL ──accepted──▶ ready ──▶ (closed)
+    waiting ──start──▶ dialling ──stream is open─▶ ApiVersions, SASL ──accepted──▶ ready ──▶ (closed)
                           ▲                              │
                           └──── next address ◀── failed ─┘
 
 A channel waits while its node is in its reconnect backoff. Requests that end go to one list, the client's, as they
-end; what ends the channel itself is an exception out of one of its methods, which the client passes to `end`.
+end; the channel itself ends by an exception from one of its methods, which the client passes to `end`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER
-from kadence.connection.connection import BrokerConnection, Phase
+from kadence.connection.connection import BrokerConnection, Phase, WrongNodeError
 from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, NativeHeartbeatPlan, Request
 from kadence.connection.sent import LENGTH_BYTES, OPENING_LIMIT
 from kadence.errors import (
@@ -46,11 +46,13 @@ __all__ = ["Channel", "IdleError"]
 _log = logger("kadence.net")
 
 _REPEATING_MS: Final = 10_000
-"""How long a fetch is sent again before Python counts it: metrics are no further behind than that. Longer than the
-interval of heartbeats (5 s, or 3 s), so that a group member wakes for these alone."""
+"""How long (ms) the poller repeats a fetch before Python counts it, which bounds the delay of metrics.
+
+Longer than the interval of heartbeats (5 s, or 3 s), so that a group member wakes only for these.
+"""
 
 _SILENT_MS: Final = 500
-"""A broker that works answers what is short, such as metadata, long before that."""
+"""A working broker answers short requests, such as metadata, long before that (ms)."""
 
 
 class IdleError(DisconnectedError):
@@ -61,10 +63,10 @@ class Channel:
     """One connection of one node; see the top of the file. Called by `NetworkClient` only.
 
     Args:
-        poller: waits for its socket, and reads from it. done: where the ends of requests go.
-        pool: memory for Fetch responses. logins: what to authenticate with. meters: told of what happens here.
-        sockets: makes the connection. native_heartbeats_sent: told of what the native thread has sent; None: nothing is
-            left to it.
+        poller: waits for its socket, and reads from it. done: takes ended requests.
+        pool: memory for Fetch responses. logins: what to authenticate with. meters: count the events here. sockets:
+            creates the connection. native_heartbeats_sent: called with the heartbeats sent by the native thread; None:
+            it has none to send.
     """
 
     __slots__ = (
@@ -115,9 +117,9 @@ class Channel:
         self.purpose = purpose
         self.queue: deque[Request] = deque()
         self.due_at = 0
-        """When `tick`, or a start, has something to do; the client keeps it up to date."""
+        """When `tick`, or a start, is due; the client keeps it up to date."""
         self.is_stirred = True
-        """Something happened here, so the client has to look."""
+        """Something has happened here, so the client has to check this channel."""
         self._config = config
         self._poller = poller
         self._pool = pool
@@ -157,17 +159,17 @@ class Channel:
 
     @property
     def is_started(self) -> bool:
-        """Dialling or beyond."""
+        """Dialling, or a later state."""
         return self._dial is not None
 
     @property
     def is_wanted(self) -> bool:
-        """A request waits for it, or a native heartbeat may need it, which cannot wait until it is made."""
+        """A request waits for it, or a native heartbeat may need it, which could not wait for a new connection."""
         return bool(self.queue) or self._heartbeat_plan is not None
 
     @property
     def is_ready(self) -> bool:
-        """Requests can go out, but for throttling."""
+        """Requests can be sent, except for throttling."""
         return self._connection is not None and self._connection.phase is Phase.READY
 
     @property
@@ -183,7 +185,7 @@ class Channel:
 
     @property
     def has_unwritten(self) -> bool:
-        """Something waits to go out."""
+        """Bytes wait to be sent."""
         connection = self._connection
         if self._stream is not None and self._stream.has_unwritten:
             return True
@@ -195,16 +197,16 @@ class Channel:
         return -1 if self._stream is None else self._stream.intake.heard_at
 
     def is_silent(self, now: int) -> bool:
-        """The broker owes an answer, and has sent nothing for so long that others had better be asked."""
+        """The broker has not answered for so long that other brokers should be asked."""
         connection = self._connection
         return connection is not None and now - max(connection.owes_since, self.heard_at) >= _SILENT_MS
 
     def is_throttled(self, now: int) -> bool:
-        """The broker has asked for silence."""
+        """The broker throttles this client."""
         return self._connection is not None and now < self._connection.held_until
 
     def next_deadline(self) -> int:
-        """When `tick`, or a start, has something to do."""
+        """When `tick`, or a start, is due."""
         connection, dial, queue = self._connection, self._dial, self.queue
         deadline = min(request.deadline for request in queue) if queue else FOREVER
         if dial is None:
@@ -213,14 +215,14 @@ class Channel:
             return min(deadline, dial.attempt_until)
         deadline = min(deadline, connection.next_deadline())
         if queue:
-            # Unless it is another authentication that holds it: the answer to that is no matter of time.
+            # Unless another authentication blocks it: its response does not come by the clock.
             if connection.can_send(connection.held_until):
                 deadline = min(deadline, connection.held_until)
         elif self._config.connections_max_idle_ms >= 0 and connection.idle:
             deadline = min(deadline, self._used_at + self._config.connections_max_idle_ms)
         return deadline
 
-    # -- life. All of these raise the KafkaError that ends the channel.
+    # -- life cycle. All of these raise the KafkaError that ends the channel.
 
     def start(self, resolver: Resolver, now: int) -> None:
         """Begin to connect."""
@@ -232,7 +234,7 @@ class Channel:
             self.found(found, now)
 
     def found(self, found: Found, now: int) -> None:
-        """A look-up ended, perhaps ours."""
+        """A name look-up has ended, perhaps this channel's."""
         dial, node = self._dial, self.known.node
         if (
             dial is not None
@@ -243,7 +245,7 @@ class Channel:
             self._watch(dial.fileno(), dial.interest)
 
     def on_ready(self, events: int, now: int) -> None:
-        """The poller has seen something."""
+        """The poller has seen an event."""
         if self._connection is None:
             self._go_on_dialling(now)
             return
@@ -271,7 +273,7 @@ class Channel:
             self._write(now)
 
     def tick(self, now: int) -> None:
-        """Look at the clock: overdue requests, an attempt that takes too long, idleness."""
+        """Check deadlines: overdue requests, an attempt that takes too long, idleness."""
         self.drop_overdue(now)
         connection, dial = self._connection, self._dial
         if connection is not None and self.is_ready:
@@ -300,13 +302,13 @@ class Channel:
             self._write(now)
 
     def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None, now: int) -> None:
-        """What the native thread is to send here if this thread cannot; None: nothing."""
+        """The heartbeat for the native thread to send here if this thread cannot; None: none."""
         self._heartbeat_plan = plan
         if self._heartbeat_sender is not None:
             self._heartbeat_sender.arm_native_heartbeat(plan, now)
 
     def end(self, error: KafkaError, now: int) -> list[Request]:
-        """Close, and end what was on its way. Returns the requests for any node that were never sent."""
+        """Close, and end requests under way. Returns the requests for any node that were never sent."""
         if self._connection is not None:
             self._done += self._connection.lose(error, now)
         orphans = []
@@ -320,7 +322,7 @@ class Channel:
         return orphans
 
     def close(self, now: int) -> None:
-        """Close what is open; requests are the caller's concern."""
+        """Close the socket; the caller handles the requests."""
         self._hang_up(now)
         if self._dial is not None:
             self._dial.close()
@@ -343,7 +345,7 @@ class Channel:
     def _go_on_dialling(self, now: int) -> None:
         dial = self._dial
         assert dial is not None
-        # A failed attempt closes its descriptor, whose number the next one may get: never watch across.
+        # A failed attempt closes its descriptor, whose number the next attempt may get: stop watching before.
         self._unwatch()
         if dial.advance(now) and dial.sock is not None:
             self._talk(dial, now)
@@ -351,7 +353,7 @@ class Channel:
             self._watch(dial.fileno(), dial.interest)
 
     def _talk(self, dial: Dial, now: int) -> None:
-        """The stream stands: ask for versions."""
+        """The stream is open: ask for versions."""
         assert dial.sock is not None
         assert dial.address is not None
         logins = self._logins
@@ -364,6 +366,8 @@ class Channel:
             software=(self._config.software_name, self._config.software_version),
             login=None if logins is None else logins.login,
             host=self.known.node.host,
+            meant=self.known.meant,
+            ranges=self.known.ranges,
         )
         self._stream = self._sockets.stream(dial.sock)
         self._connection = connection
@@ -399,7 +403,7 @@ class Channel:
             self._heartbeat_sender.arm(now)
 
     def _attempt_failed(self, cause: str, now: int) -> None:
-        """Until ApiVersions is answered a failure is one of the address; the next may be better."""
+        """Until ApiVersions is answered a failure concerns this address; the next one may work."""
         dial = self._dial
         assert dial is not None
         self._hang_up(now)
@@ -428,7 +432,7 @@ class Channel:
             while (frame := inbox.next_frame()) is not None:
                 self._receive(frame, now)
                 if self._inbox is not inbox:
-                    # An answer that could not be written back has ended this attempt to connect.
+                    # A failed write of a response has ended this attempt to connect.
                     return
         except (OSError, TransportError) as error:
             self._broken(error, now)
@@ -497,11 +501,11 @@ class Channel:
             sender.arm(now)
 
     def _leave_repeating(self, now: int) -> None:
-        """Let the compiled poller send the fetch again that was just written, if its sender gave leave.
+        """Let the compiled poller repeat the fetch that was just written, if its sender permitted that.
 
-        The leave holds while that fetch is all that is under way: what is written behind it, such as SaslHandshake, has
-        the number that the poller would take next. The poller runs in waits of this thread alone, and what it has sent
-        was counted after the last of them, so the leave ends here.
+        The permission holds while only that fetch is under way: any later request, such as SaslHandshake, has the
+        number that the poller would use next. The poller runs only while this thread waits, and its requests were
+        counted after the last wait, so the permission ends here.
         """
         connection, stream = self._connection, self._stream
         assert connection is not None
@@ -516,7 +520,7 @@ class Channel:
             return
         assert request.repeat is not None
         self._repeating, self._repeating_at = request, now
-        # A broker that answers much sooner than asked does not wait, and is asked again at Python's pace.
+        # A broker that answers much sooner than asked does not wait, so Python sends the next fetch.
         least_ms = request.message.max_wait_ms // 2
         intake: Any = stream.intake
         intake.send_again(request.repeat, *connection.again(), now, least_ms, now + _REPEATING_MS)
@@ -525,7 +529,7 @@ class Channel:
             intake.follow(arrivals, follow.table)
 
     def _repeated(self, now: int) -> None:
-        """Count what the poller has sent and read by itself."""
+        """Count the requests and responses that the poller has handled by itself."""
         connection, stream, request = self._connection, self._stream, self._repeating
         assert connection is not None
         assert stream is not None
@@ -542,13 +546,11 @@ class Channel:
         meters.latency.record_alike(now, max(sent_at - self._repeating_at, 0), count)
         self._repeating_at = sent_at
         if not request.repeat.told(now, count, sent_at, arrivals):
-            raise MalformedMessageError(
-                f"{self.known} answered a fetch with other records than were asked for"
-            )
+            raise MalformedMessageError(f"{self.known} answered a fetch with records other than requested")
 
     def _broken(self, error: OSError | TransportError, now: int) -> None:
-        """Reading or writing failed: the end of the channel, or while opening only of the attempt."""
-        if isinstance(error, AuthenticationError):
+        """Reading or writing failed: ends the channel, or only the attempt while connecting."""
+        if isinstance(error, AuthenticationError | WrongNodeError):
             raise error
         if not self.is_ready:
             assert self._dial is not None
@@ -556,19 +558,22 @@ class Channel:
             cause = tell(error)
             is_hung_up = isinstance(error, DisconnectedError | ConnectionResetError | BrokenPipeError)
             if is_hung_up and self._dial.step is Step.VERSIONS and self._config.ssl_context is None:
-                # What a listener with TLS does to who talks in plain text.
+                # A listener with TLS does this to a plain-text client.
                 cause += " (does this listener speak TLS? Then set security.protocol to SSL or SASL_SSL)"
             self._attempt_failed(cause, now)
             return
         if self.is_idle:
-            # Brokers close what they think is unused, too.
+            # Brokers also close idle connections.
             raise IdleError(f"{self.known}: {tell(error)}") from error
         if isinstance(error, TransportError) and not isinstance(error, DisconnectedError):
             raise error
         text = str(error) if isinstance(error, DisconnectedError) else f"{self.known}: {tell(error)}"
         if not self._has_answered and self._logins is None:
-            # What a listener with SASL does to a client without: it tells its versions, and hangs up.
-            text += " before it answered any request (does this listener want a login by security.protocol=SASL_…?)"
+            # A listener with SASL does this to a client without: it sends its versions, and closes the connection.
+            text += (
+                " before it answered any request (does this listener require a login? Then set "
+                "security.protocol to SASL_SSL or SASL_PLAINTEXT)"
+            )
         raise DisconnectedError(text) from error
 
     def _watch(self, fd: int, events: int) -> None:
@@ -583,7 +588,7 @@ class Channel:
 
 
 def _last_words(stream: Stream) -> OSError | None:
-    """Why the peer hung up, where it said so: a TLS alert may lie unread behind the write that failed."""
+    """Why the peer closed the connection, if it sent a reason: a TLS alert may be unread after a failed write."""
     try:
         stream.read_now(memoryview(bytearray(1)))
     except OSError as error:

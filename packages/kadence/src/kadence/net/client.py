@@ -3,11 +3,11 @@
 Requests are queued by `send` and everything else happens in `poll`: requests find a node, channels dial, bytes
 move, deadlines pass. A request ends exactly once, in the list that some `poll` returns.
 
-Where a request for any node goes: a broker that is connected, with the fewest requests on its way; else one that
-is being connected; else one that may be tried now; else a bootstrap address, one after the other (with
-``metadata.recovery.strategy=none`` only while no broker is known). While a dead address is tried the request waits
-with it, and moves on when that attempt has failed. A connected broker that has owed an answer for a while is the last
-choice: what is asked now would wait behind that, until request.timeout.ms.
+A request for any node goes to a connected broker with the fewest requests under way; else to one that is being
+connected; else to one that may be tried now; else to a bootstrap address, one after the other (with
+``metadata.recovery.strategy=none`` only while no broker is known). While a dead address is tried the request waits with
+it, and moves on when that attempt has failed. A connected broker that has not answered for a while is the last choice:
+a new request would wait behind the old one, until request.timeout.ms.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER, Clock, add_ms
+from kadence.connection.connection import WrongNodeError
 from kadence.connection.request import (
     ANY_NODE,
     Arrivals,
@@ -55,19 +56,19 @@ __all__ = ["NetworkClient"]
 _log = logger("kadence.net")
 
 _LATE_MS: Final = 200
-"""A thread that comes back so much later than it wanted was kept from running."""
+"""A thread that returns this much (ms) later than planned was kept from running."""
 
 _LONGEST_WAIT_MS: Final = 86_400_000
-"""A day, which every system's wait can take; the next one follows."""
+"""A day (ms), which every system's wait accepts; the wait is then repeated."""
 
 
 class NetworkClient:
     """See the top of the file. One thread calls everything but `wakeup`.
 
     Args:
-        config: the settings. clock: tells the time; waiting is the poller's.
-        lookup: `socket.getaddrinfo`, or a test's. rng: the jitter of the backoff.
-        meters: where to measure; whoever gives them reads them. sockets: the network.
+        config: the settings. clock: the time; the poller does the waiting. lookup: `socket.getaddrinfo`, or a test's.
+            rng: the jitter of the backoff.
+        meters: record measurements for the caller. sockets: the network.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class NetworkClient:
     ) -> None:
         self._config = config
         self._clock = clock
-        # It comes from the process's generator, which a test can seed and a fork seeds anew.
+        # It comes from the process's generator, which a test can seed and a fork reseeds.
         self._random = rng or random.Random(random.getrandbits(64))
         self._meters = meters or NetworkMeters()
         self._sockets = sockets
@@ -91,37 +92,44 @@ class NetworkClient:
         self._logins = self._logins_of(config)
         self._outages = Outages()
         self.arenas = ArenaPool(config.spare_arena_bytes)
-        """Where Fetch responses lie; ``arenas.in_use`` is what they hold. Network thread only."""
+        """The memory of Fetch responses; ``arenas.in_use``: bytes that they hold. Network thread only."""
         self._known = {
             FIRST_BOOTSTRAP - place: self._learn(Node(FIRST_BOOTSTRAP - place, host, port))
             for place, (host, port) in enumerate(config.bootstrap)
         }
+        self._cluster_id: str | None = None
         self._channels: dict[tuple[int, ConnectionPurpose], Channel] = {}
-        # Whether one of them may be of a bootstrap address.
+        # Whether one of them may be for a bootstrap address.
         self._has_bootstrap = False
         # Requests for any node that have not found one.
         self._homeless: deque[Request] = deque()
-        # Where to begin among equals, so that not every client asks the same broker first.
+        # The start among equals, so that not all clients ask the same broker first.
         self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
         # Whether another thread has ended the latest `poll`.
         self._woken = False
-        # Whether `_work` has something to do before `_due_at`: with the channels that are stirred, or with all of them.
+        # Whether `_work` is due before `_due_at`: for the stirred channels, or for all.
         self._stirred = True
         self._stirred_all = True
         self._due_at = 0
+        self.on_wrong_node: Callable[[], None] = lambda: None
+        """Called when a broker is not the node that metadata says: all brokers are to be forgotten."""
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
-        """Told of what the native thread has sent. Set before anything is left to it."""
-        # The channel of which the native thread may send something.
+        """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
+        # The channel on which the native thread may send.
         self._left_to: Channel | None = None
         self._is_late = False
         self._woke_at = self._clock.now_ms()
 
     # -- the cluster
 
-    def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """The brokers of the cluster, as metadata tells them. Bootstrap addresses stay as a last resort (KIP-1102)."""
+    def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
+        """Set the brokers of the cluster, from metadata. Bootstrap addresses stay as a last resort (KIP-1102).
+
+        Args:
+            cluster_id: the cluster's; None: as before.
+        """
         now = self._clock.now_ms()
         self._stir_all()
         wanted = {node.node_id: node for node in nodes}
@@ -141,9 +149,12 @@ class NetworkClient:
             if node_id not in self._known:
                 self._known[node_id] = self._learn(node)
                 self._adopt(self._known[node_id])
+        self._cluster_id = cluster_id or self._cluster_id
+        for known in self._known.values():
+            known.cluster_id = self._cluster_id if self._config.checks_cluster else None
 
     def rebootstrap(self) -> None:
-        """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up anew (KIP-1102)."""
+        """Forget the brokers and begin again at the bootstrap addresses, whose names are looked up again (KIP-1102)."""
         now = self._clock.now_ms()
         self._stir_all()
         for channel in tuple(self._channels.values()):
@@ -152,6 +163,7 @@ class NetworkClient:
                 DisconnectedError(f"{channel.known} was closed to begin again at bootstrap.servers"),
                 now,
             )
+        self._cluster_id = None
         self._known = {node_id: known for node_id, known in self._known.items() if known.is_bootstrap}
         for known in self._known.values():
             known.forgive()
@@ -159,9 +171,9 @@ class NetworkClient:
     def disconnect(
         self, node_id: int, purpose: ConnectionPurpose | None = None, *, unless_heard_since: int | None = None
     ) -> None:
-        """Give up connections to a broker that is silent: what is on its way ends, what comes next dials anew.
+        """Close connections to a silent broker: requests under way end, and the next ones open a new connection.
 
-        A path that swallows bytes looks like a slow broker until request.timeout.ms, and everything queues behind.
+        A network path that drops packets looks like a slow broker until request.timeout.ms, and all requests queue up.
 
         Args:
             purpose: only that one; None: all.
@@ -180,7 +192,7 @@ class NetworkClient:
             )
 
     def nodes(self) -> tuple[Node, ...]:
-        """What `set_nodes` said last."""
+        """The brokers of the last `set_nodes`."""
         return tuple(known.node for known in self._known.values() if not known.is_bootstrap)
 
     def broker(self, node_id: int) -> str | None:
@@ -210,7 +222,7 @@ class NetworkClient:
         return "; ".join(told) or None
 
     def is_cut_off(self) -> bool:
-        """Whether no broker is there: nothing is connected or about to be, each address failed when last tried."""
+        """Whether no broker can be reached: none is connected or connecting, and all addresses failed."""
         if any(channel.is_started for channel in self._channels.values()):
             return False
         return all(known.is_away for known in self._candidates())
@@ -218,7 +230,7 @@ class NetworkClient:
     # -- requests
 
     def send(self, request: Request) -> None:
-        """Queue a request; `poll` opens the connection where there is none, and returns its end.
+        """Queue a request; `poll` opens the connection if there is none, and returns the ended request.
 
         Raises:
             ClosedError: after `close`.
@@ -236,9 +248,9 @@ class NetworkClient:
             self._done.append(Completed(request, None, unknown, -1, self._clock.now_ms()))
 
     def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None) -> None:
-        """What the native thread is to send if this thread cannot; None: nothing. The connection for it is opened.
+        """Set the heartbeat for the native thread to send if this thread cannot; None: none.
 
-        It is of the purpose of heartbeats: no other connection can be written to by the native thread.
+        Opens its connection. The purpose is that of heartbeats: the native thread can write to no other connection.
         """
         now = self._clock.now_ms()
         channel: Channel | None = None
@@ -253,7 +265,7 @@ class NetworkClient:
                 self._stirred = channel.is_stirred = True
 
     def can_send(self, node_id: int, purpose: ConnectionPurpose, now: int) -> bool:
-        """Whether a request would go out, or a connection be tried, without waiting for a backoff or a throttle."""
+        """Whether a request would be sent, or a connection tried, without waiting for a backoff or a throttle."""
         if node_id == ANY_NODE:
             return any(self.can_send(known.node.node_id, purpose, now) for known in self._candidates())
         known = self._known.get(node_id)
@@ -265,7 +277,10 @@ class NetworkClient:
         return not known.waits(now)
 
     def in_flight(self, node_id: int | None = None, purpose: ConnectionPurpose | None = None) -> int:
-        """Requests queued and sent. None counts all; requests for any node that found none yet count for `ANY_NODE`."""
+        """Requests queued and sent.
+
+        None counts all; requests for any node that have no node yet count for `ANY_NODE`.
+        """
         count = sum(
             channel.in_flight
             for (known_id, known_purpose), channel in self._channels.items()
@@ -278,9 +293,9 @@ class NetworkClient:
     # -- the loop
 
     def poll(self, wait_ms: int | None) -> list[Completed]:
-        """Do all I/O once, waiting at most ``wait_ms`` (None: for ever) for something to happen.
+        """Do all I/O once, waiting at most ``wait_ms`` (None: for ever) for an event.
 
-        Returns sooner, perhaps with an empty list, when anything happens at all: a wake-up, a connection, a deadline.
+        Returns sooner, perhaps with an empty list, after any event: a wake-up, a connection, a deadline.
 
         Raises:
             ClosedError: after `close`.
@@ -291,11 +306,11 @@ class NetworkClient:
         self._woken = False
         now = self._clock.now_ms()
         if self._is_late or now - self._woke_at > _LATE_MS:
-            # Kept from running. Nothing is overdue before what has arrived meanwhile was read.
+            # This thread was kept from running. Read what has arrived meanwhile before calling anything overdue.
             self._look(0)
         self._work(now)
         meters.works.record(now, now - self._woke_at)
-        # A wake-up that the first look took away ends this poll: nobody wakes this thread for the same thing twice.
+        # A wake-up seen by the first look ends this poll: it is not repeated.
         patience = 0 if self._woken else self._patience(wait_ms, now)
         woke_at = self._look(patience)
         meters.waits.record(woke_at, woke_at - now)
@@ -311,7 +326,7 @@ class NetworkClient:
         return ended
 
     def next_deadline(self, now: int) -> int:
-        """When `poll` has something to do without any byte arriving (ms); ``now`` when it has at once."""
+        """When `poll` has work without any byte arriving (ms); ``now`` if at once."""
         if self._done:
             return now
         deadline = min((channel.next_deadline() for channel in self._channels.values()), default=FOREVER)
@@ -326,9 +341,9 @@ class NetworkClient:
         return self._poller.pass_on()
 
     def close(self, timeout_ms: int = 0) -> None:
-        """Close every connection; what is not yet written gets ``timeout_ms`` to go out.
+        """Close every connection; unwritten bytes get ``timeout_ms`` to be sent.
 
-        Requests that have not ended end nowhere: poll until `in_flight` is 0 where their answers matter.
+        Unfinished requests are not returned: poll until `in_flight` is 0 first if their responses matter.
         """
         if self._closed:
             return
@@ -376,7 +391,7 @@ class NetworkClient:
         return bool(self._homeless) or any(channel.has_unwritten for channel in self._channels.values())
 
     def _logins_of(self, config: ConnectionConfig) -> Logins | None:
-        """What reads them in is loaded where a client has SASL."""
+        """Imported only for clients with SASL."""
         if config.credentials is None:
             return None
         from kadence.net.logins import Logins
@@ -389,7 +404,7 @@ class NetworkClient:
         return KnownNode(node, backoff)
 
     def _adopt(self, known: KnownNode) -> None:
-        """A bootstrap connection that leads to the same host and port is the broker's from now on."""
+        """A bootstrap connection to the same host and port becomes the broker's."""
         for (node_id, purpose), channel in tuple(self._channels.items()):
             old, node = channel.known, known.node
             if (
@@ -424,7 +439,7 @@ class NetworkClient:
         return channel
 
     def _candidates(self) -> list[KnownNode]:
-        """Whom to try for any node, the best first: fewest failures, brokers before bootstrap addresses."""
+        """The nodes to try for any node, the best first: fewest failures, brokers before bootstrap addresses."""
         count = max(1, len(self._known))
 
         def rank(known: KnownNode) -> tuple[int, bool, int]:
@@ -454,11 +469,11 @@ class NetworkClient:
         return min(silent, key=lambda item: item.in_flight) if silent else None
 
     def _stir_all(self) -> None:
-        """Something changed that any channel may depend on: which brokers there are, or when they may be tried."""
+        """Something changed that any channel may depend on: the brokers, or the times when they may be tried."""
         self._stirred = self._stirred_all = True
 
     def _work(self, now: int) -> None:
-        """All that needs no byte to arrive: deadlines, homes for requests, connections to begin, bytes to write.
+        """Work that does not depend on incoming bytes: deadlines, routing of requests, new connections, bytes to write.
 
         Only for channels that were stirred or are due: a turn of the network thread should cost microseconds.
         """
@@ -485,12 +500,12 @@ class NetworkClient:
             if channel.due_at < due_at:  # noqa: PLR1730 - min() costs more, in each turn
                 due_at = channel.due_at
         self._meters.unsent = unsent
-        # What ended meanwhile may matter to all: next time.
+        # A channel that ended meanwhile may matter to all: next time.
         self._stirred = self._stirred_all
         self._due_at = min(due_at, self._homeless_due()) if self._homeless else due_at
 
     def _advance(self, channel: Channel, now: int) -> None:
-        """Begin to connect where something waits, else send what waits."""
+        """Start to connect if requests wait, else send them."""
         channel.is_stirred = False
         if channel.is_started:
             if channel.queue:
@@ -515,7 +530,7 @@ class NetworkClient:
         return min([late, *(known.retry_at for known in self._candidates())])
 
     def _retire_bootstrap(self, now: int) -> None:
-        """Once the brokers are known, and one is not known to be away, bootstrap connections have done their work."""
+        """Once the brokers are known, and at least one is not known to be away, close bootstrap connections."""
         self._has_bootstrap = any(channel.known.is_bootstrap for channel in self._channels.values())
         if all(known.is_bootstrap or known.failures > 0 for known in self._known.values()):
             return
@@ -524,7 +539,7 @@ class NetworkClient:
                 self._end(channel, IdleError(f"{channel.known} is not needed any more"), now)
 
     def _deliver_found(self, found: Iterable[Found], now: int) -> None:
-        """Tell of names that were looked up."""
+        """Pass on finished name look-ups."""
         for item in found:
             for channel in tuple(self._channels.values()):
                 self._step(channel, now, channel.found, item)
@@ -547,6 +562,8 @@ class NetworkClient:
     def _end(self, channel: Channel, error: KafkaError, now: int) -> None:
         known = channel.known
         self._stir_all()
+        if isinstance(error, WrongNodeError):
+            self.on_wrong_node()
         if isinstance(error, AuthenticationError):
             self._meters.refused(now, again=channel.is_ready)
         if isinstance(error, IdleError):
@@ -554,7 +571,7 @@ class NetworkClient:
         else:
             is_counted = known.failed(now, str(error))
             if isinstance(error, DisconnectedError):
-                # Nothing is wrong yet: it is connected to again, or it cannot be, which is told then.
+                # Not a problem yet: either it reconnects, or the failure to do so is logged.
                 _log.info("%s", _naming(known, error))
             elif channel.is_ready:
                 _log.warning("%s", _naming(known, error))
@@ -574,6 +591,6 @@ class NetworkClient:
 
 
 def _naming(known: KnownNode, error: KafkaError) -> str:
-    """The error with the broker's name, unless it has it already."""
+    """The error with the broker's name, unless that is in it already."""
     text = str(error)
     return text if known.address in text else f"{known}: {text}"

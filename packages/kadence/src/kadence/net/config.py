@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConnectionConfig"]
 
-# Below what a TLS alert (352 MB) or "HTTP" (1.2 GB) would mean as a length, so those are always recognised.
+# Below the values of a TLS alert (352 MB) or "HTTP" (1.2 GB) read as a length, so those are always recognised.
 _FRAME_BYTES: Final = 268_435_456
 # A response is a little longer than the records in it.
 _FRAME_ROOM: Final = 16_777_216
@@ -28,18 +28,19 @@ class ConnectionConfig:
 
     Attributes:
         bootstrap: (host, port) pairs, in the order in which they are tried.
-        returns_to_bootstrap: whether they are tried again when no known broker can be reached (KIP-899).
+        returns_to_bootstrap: whether to try them again when no known broker can be reached (KIP-899).
+        checks_cluster: whether brokers are told which node of which cluster the client means (KIP-1242).
         connect_timeout_ms: for all addresses of one host together: TCP, TLS, ApiVersions and SASL.
-        max_frame_bytes: the longest response that is believed.
+        max_frame_bytes: the longest response that is accepted.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
-        ssl_context: None talks plaintext.
-        credentials: what to authenticate with by SASL; None does without.
-        token_context: how the token endpoint of OAUTHBEARER is trusted; None is the system's way.
+        ssl_context: None: plaintext. credentials: for SASL; None: no SASL. token_context: how to verify the token
+            endpoint of OAUTHBEARER; None: as the system does.
         spare_arena_bytes: how much free memory for Fetch responses is kept for the next ones.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
     returns_to_bootstrap: bool = True
+    checks_cluster: bool = True
     client_id: str = "kadence"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
@@ -66,7 +67,8 @@ class ConnectionConfig:
         context, tokens = _contexts(config)
         return cls(
             bootstrap=tuple(split_address(address) for address in config.bootstrap_servers),
-            returns_to_bootstrap=config.metadata_recovery_strategy == "rebootstrap",
+            returns_to_bootstrap=(begins_again := config.metadata_recovery_strategy == "rebootstrap"),
+            checks_cluster=begins_again and config.metadata_cluster_check_enable,
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
@@ -85,7 +87,7 @@ class ConnectionConfig:
 
 
 def _credentials(config: ClientConfig) -> Credentials | None:
-    """What reads the keys of SASL is loaded where there is SASL."""
+    """The keys of SASL are read by a module that is imported only with SASL."""
     if not config.security_protocol.startswith("SASL_"):
         return None
     from kadence.security.login import credentials
@@ -94,7 +96,7 @@ def _credentials(config: ClientConfig) -> Credentials | None:
 
 
 def _contexts(config: ClientConfig) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
-    """For brokers, and for the token endpoint. OpenSSL is loaded where one of them is needed."""
+    """For brokers, and for the token endpoint. OpenSSL is loaded only if one of them is needed."""
     has_tls = config.security_protocol.endswith("SSL")
     if not has_tls and not config.sasl_oauthbearer_token_endpoint_url:
         return None, None

@@ -1,7 +1,7 @@
 """From a host name to a stream that can carry frames: look-up, TCP, TLS, one address after the other.
 
-Every resolved address is tried before the host is given up, each with an equal share of the time that is left, so
-that an address family that leads nowhere cannot use up all of it. The error lists each attempt: address, step, cause.
+Every resolved address is tried before the host is given up, each with an equal share of the remaining time, so that an
+address family that does not work cannot use up all of it. The error lists each attempt: address, step, cause.
 
 Name look-ups, which block, have a thread of their own (`Resolver`). It exists only once a name that is no numeric
 address has to be looked up. It is a daemon and is never waited for: getaddrinfo cannot be interrupted, and a resolver
@@ -33,7 +33,7 @@ __all__ = ["Address", "Dial", "Found", "Resolver", "Step", "interleave", "tell"]
 
 
 class Address(NamedTuple):
-    """One resolved address: what a socket needs, and how to show it."""
+    """One resolved address: the arguments for a socket, and a text for messages."""
 
     family: int
     sockaddr: Any
@@ -98,7 +98,7 @@ class Resolver:
         return found
 
     def close(self) -> None:
-        """Let the worker end once it is done with what it is doing."""
+        """Let the worker end after its current work."""
         self._asked.put(None)
 
     def _work(self) -> None:
@@ -109,7 +109,7 @@ class Resolver:
             except OSError as error:
                 found = Found(host, port, (), error)
             except ValueError as error:
-                # What Python raises for labels that are empty or too long, or hold a NUL.
+                # Python raises this for labels that are empty or too long, or contain a NUL.
                 found = Found(host, port, (), OSError(f"not a host name: {error}"))
             self._found.append(found)
             self._notify()
@@ -118,7 +118,7 @@ class Resolver:
 def interleave(infos: Iterable[Any]) -> tuple[Address, ...]:
     """Distinct addresses, IPv6 and IPv4 in turn, beginning with the system's first choice.
 
-    When one family leads nowhere, the second attempt should not be of that family again (RFC 8305, section 4).
+    When one family does not work, the second attempt should use the other (RFC 8305, section 4).
     """
     families: dict[int, list[Address]] = {}
     for family, _, _, _, sockaddr in infos:
@@ -141,7 +141,7 @@ _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
 class Step(Enum):
-    """Where an attempt stands; the value is how messages call it."""
+    """The state of an attempt; the value is its name in messages."""
 
     LOOKUP = "name look-up"
     TCP = "TCP connect"
@@ -154,7 +154,7 @@ class Dial:
     """The attempts to reach one host. Non-blocking: the owner waits for `interest` on `sock` and calls `advance`.
 
     Args:
-        name: how messages call the broker. until: when all attempts together must have ended (ms).
+        name: the broker's name in messages. until: when all attempts together must have ended (ms).
         sockets: makes the socket of each attempt.
     """
 
@@ -187,7 +187,7 @@ class Dial:
 
     @property
     def interest(self) -> int:
-        """What to wait for on `sock`."""
+        """The events to wait for on `sock`."""
         return selectors.EVENT_WRITE if self.step is Step.TCP else selectors.EVENT_READ
 
     def found(self, found: Found, now: int) -> None:
@@ -204,7 +204,7 @@ class Dial:
         self._next_address(now)
 
     def advance(self, now: int) -> bool:
-        """Go on after `sock` became ready. True when the stream stands, TLS included.
+        """Continue after `sock` became ready. True when the stream is open, including TLS.
 
         Raises:
             ConnectError: no address is left. AuthenticationError: a certificate was not accepted.
@@ -239,12 +239,12 @@ class Dial:
         return True
 
     def fileno(self) -> int:
-        """The descriptor of the present attempt."""
+        """The descriptor of the current attempt."""
         assert self.sock is not None
         return self.sock.fileno()
 
     def failed(self, cause: str, now: int) -> None:
-        """The present attempt failed; go on with the next address.
+        """The current attempt failed; continue with the next address.
 
         Raises:
             ConnectError: there is none left.
@@ -253,7 +253,7 @@ class Dial:
         self._next_address(now)
 
     def check_refusal(self, error: Exception) -> None:
-        """Raise when it says that the broker did not accept us; with TLS 1.3 that comes after our handshake is done.
+        """Raise if it means that the broker did not accept us; with TLS 1.3 that comes after our handshake has ended.
 
         Raises:
             AuthenticationError: it does.
@@ -273,7 +273,7 @@ class Dial:
             self.sock = None
 
     def _note(self, cause: str) -> None:
-        """The name of the broker mostly has the address already, and that a connection by TCP failed is understood."""
+        """The broker's name usually contains the address already, and a failed TCP connection needs no explanation."""
         step = "" if self.step is Step.TCP else self.step.value
         address = str(self.address) if self.address is not None else ""
         where = "" if address in self._name else f"to {address}" if step else address
@@ -281,7 +281,7 @@ class Dial:
         self._trail.append(f"{told}: {cause}" if told else cause)
 
     def _next_address(self, now: int) -> None:
-        """Start a TCP connection to the next address that takes one."""
+        """Start a TCP connection to the next address that accepts one."""
         while True:
             self.close()
             if not self._addresses or now >= self._until:
@@ -336,7 +336,7 @@ class Dial:
 
 
 def _advice(error: ssl.SSLCertVerificationError) -> str:
-    """What to look at."""
+    """Advice for a certificate error."""
     if error.verify_code in _OTHER_NAME:
         return (
             "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
@@ -344,14 +344,14 @@ def _advice(error: ssl.SSLCertVerificationError) -> str:
         )
     if error.verify_code in _NOT_IN_TIME:
         return (
-            "The broker needs a certificate that is valid now, unless it is this machine's clock that is wrong; no "
-            "setting of the client mends that"
+            "The broker needs a certificate that is valid now, unless this machine's clock is wrong; no "
+            "setting of the client helps"
         )
     return "ssl.ca.location names the authorities to trust"
 
 
 def tell(error: Exception) -> str:
-    """A cause in few words, with what it usually means."""
+    """A short cause, with its usual meaning."""
     if isinstance(error, ssl.SSLError):
         reason = (error.reason or str(error)).replace("_", " ").lower()
         if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):

@@ -23,7 +23,7 @@ _SHOWN: Final = 300
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """The secret goes to the address that was configured, and nowhere else."""
+    """The secret is sent only to the configured address."""
 
     def redirect_request(self, *args: Any, **more: Any) -> None:
         return None
@@ -33,7 +33,7 @@ def fetch_token(source: ClientCredentials, context: ssl.SSLContext | None, timeo
     """Ask the endpoint once; ``timeout`` (s) is for each step on the way.
 
     Raises:
-        AuthenticationError: it refused, or answered with no token. ConnectError: it cannot be reached now.
+        AuthenticationError: it refused, or answered without a token. ConnectError: it cannot be reached now.
     """
     client_id, secret = source.client_id, source.secret.reveal()
     if source.is_encoded:
@@ -82,7 +82,7 @@ def _token(body: bytes, source: ClientCredentials, where: str) -> Token:
 
 
 def _claimed_end(token: str) -> float | None:
-    """When a JWT says that it ends, for endpoints that do not say it themselves."""
+    """A JWT's expiry time, for endpoints that do not report it."""
     try:
         claims = token.split(".")[1]
         return float(json.loads(base64.urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))["exp"])
@@ -91,7 +91,7 @@ def _claimed_end(token: str) -> float | None:
 
 
 def _told(error: urllib.error.HTTPError) -> str:
-    """The endpoint's own words: the error of RFC 6749, section 5.2, or only HTTP's reason."""
+    """The endpoint's own text: the error of RFC 6749, section 5.2, or only HTTP's reason."""
     try:
         answer = json.loads(error.read(_LONGEST))
         words = ": ".join(str(answer[key]) for key in ("error", "error_description") if key in answer)

@@ -1,11 +1,11 @@
 """Incoming bytes of one connection, read ahead by the poller, and the frames that `Inbox` takes of them.
 
-Short frames are read into a room of the connection's own, many with one system call. A frame that does not fit there
-is read straight into the memory that `take` is given. `_native.drain.Intake` (intake.h) does the same without
-the interpreter; `PlainIntake` is for Windows, for TLS whose OpenSSL cannot be called, and for simulated networks.
+Short frames are read into a buffer of the connection, many with one system call. A frame that does not fit there is
+read directly into the memory passed to `take`. `_native.drain.Intake` (intake.h) does the same without the interpreter;
+`PlainIntake` is for Windows, for TLS whose OpenSSL cannot be called, and for simulated networks.
 
-Each frame gets memory of its final size. One that somebody wants lent (a Fetch response) goes into an arena, any other
-into fresh bytes.
+Each frame gets memory of its final size. One that is to be lent (a Fetch response) goes into an arena, any other into
+new bytes.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 __all__ = ["Frame", "Inbox", "Intake", "PlainIntake"]
 
 ROOM: Final = 65_536
-"""Bytes that are read ahead for each connection."""
+"""How many bytes are read ahead for each connection."""
 
 _CLOCK: Final = SystemClock()
 
 _AT_ONCE: Final = 1 << 20
-"""Bytes of one connection, before the others get their turn."""
+"""How many bytes of one connection are read before the others get their turn."""
 
 
 class Intake(Protocol):
-    """What `Inbox` takes frames from."""
+    """The source of frames for `Inbox`."""
 
     def advance(self) -> None:
         """Read what is there. The poller does it."""
         ...
 
     def begins(self) -> int | None:
-        """The length of the first frame, as sent, once it is whole or is to be judged or given memory; else None."""
+        """The length of the first frame, as sent, when it is complete, or needs a check or memory; else None."""
         ...
 
     def take(self, into: memoryview) -> int:
@@ -53,7 +53,7 @@ class Intake(Protocol):
         ...
 
     def drop(self) -> None:
-        """Let go of the memory that was given to `take`."""
+        """Drop the memory that was passed to `take`."""
         ...
 
     def ended(self) -> bool:
@@ -112,7 +112,7 @@ class PlainIntake:
 
     @property
     def is_due(self) -> bool:
-        """Whether `Inbox` has something to do."""
+        """Whether `Inbox` has work."""
         return self._has_ended or self._error is not None or self._has_frame()
 
     def advance(self) -> None:
@@ -142,7 +142,7 @@ class PlainIntake:
         return self._length() if self._into is None and self._has_frame() else None
 
     def take(self, into: memoryview) -> int:
-        # Only a view takes bytes at a place of its own.
+        # Only a view accepts bytes at an offset.
         into = memoryview(into)
         start = self._begin + LENGTH_BYTES
         held = min(self._end - start, len(into))
@@ -185,7 +185,7 @@ class PlainIntake:
         return not SHORTEST <= length <= ROOM - LENGTH_BYTES or held - LENGTH_BYTES >= length
 
     def _space(self) -> memoryview:
-        """Where the next bytes go."""
+        """The buffer for the next bytes."""
         if self._into is not None:
             return self._into
         if self._begin:
@@ -196,11 +196,11 @@ class PlainIntake:
 
 
 _LENT_FROM: Final = 40
-"""A Fetch response of fewer bytes has no records, so nobody needs to hold its memory."""
+"""A Fetch response of fewer bytes has no records, so its memory need not be held."""
 
 
 class Frame(NamedTuple):
-    """One message without its length. ``arena`` is held once, for whoever takes the frame."""
+    """One message without its length. ``arena`` is held once, for the receiver of the frame."""
 
     data: memoryview
     arena: Arena | None
@@ -212,7 +212,7 @@ class Inbox:
     Args:
         fetch_due: asked once per frame, when its first bytes arrive: the fetch that it answers, or None. It may raise
             when no answer is due.
-        limit: the longest frame to believe. address: for messages.
+        limit: the longest frame to accept. address: for messages.
 
     Attributes:
         limit: the same; it may change between frames.
@@ -233,7 +233,7 @@ class Inbox:
         self._fetch_due = fetch_due
         self.limit = limit
         self._address = address
-        # Of a long frame that has begun.
+        # State of a long frame that has begun.
         self._body: memoryview | None = None
         self._arena: Arena | None = None
 
@@ -242,7 +242,7 @@ class Inbox:
 
         Raises:
             DisconnectedError: the peer closed, or there is no memory for what it sends. MalformedMessageError: a length
-            that lies. OSError: the connection broke.
+            that is impossible. OSError: the connection broke.
         """
         body, arena = self._body, self._arena
         if body is None:
@@ -276,7 +276,7 @@ class Inbox:
         return Frame(body, arena)
 
     def close(self) -> None:
-        """Give back the memory of a frame that will not be finished."""
+        """Release the memory of a frame that will not be finished."""
         self._intake.drop()
         if self._arena is not None:
             self._arena.release()

@@ -1,7 +1,7 @@
 """Logins by Kerberos tickets: the system's GSS-API library, through the package ``gssapi`` (extra ``gssapi``).
 
-The library asks the key distribution centre, and perhaps DNS, and blocks meanwhile; so contexts are begun on a
-thread of their own. A context is good for one connection to one host. Connections that need one wait for it.
+The library asks the key distribution centre, and perhaps DNS, and blocks meanwhile; so contexts are created on a
+separate thread. A context is good for one connection to one host. Connections that need one wait for it.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _FRESH_MS: Final = 60_000
 """A broker takes a ticket's authenticator for five minutes, by clocks that may differ by as much as four of them."""
 
 _AT_ONCE: Final = 4
-"""Contexts with one host that are begun at once, a purpose's each: connections that give up on a centre that does not
-answer, and come again, must not pile up work for it."""
+"""How many contexts with one host are created at once, one for each purpose: connections that give up on an
+unresponsive centre, and try again, must not pile up work for it.
+"""
 
 _UNREACHABLE: Final = frozenset({2529639066, 2529639068})
 """KRB5_REALM_CANT_RESOLVE and KRB5_KDC_UNREACH as the library's minor codes: trying again may help."""
@@ -39,8 +40,8 @@ class KerberosLogin:
     """GSSAPI for all connections of one client. Network thread, but for the worker inside.
 
     Args:
-        begin: makes the exchange with a host; may block, and raise a `KafkaError`.
-        notify: called by the worker when something lies ready; ends the network thread's wait.
+        begin: creates the exchange with a host; may block, and raise a `KafkaError`. notify: called by the worker when
+            a result is ready; ends the network thread's wait.
     """
 
     mechanism: Final = "GSSAPI"
@@ -50,9 +51,9 @@ class KerberosLogin:
         self._notify = notify
         self.who = who
         self._ready: dict[str, deque[tuple[int, Exchange | KafkaError]]] = {}
-        # Asked of the worker and not come yet, by host.
+        # Requested from the worker and not ready yet, by host.
         self._under_way: Counter[str] = Counter()
-        # Between `deliver` and `served` all connections that wait ask again. By host, how many of them got nothing.
+        # Between `deliver` and `served` all waiting connections ask again. By host, how many of them got nothing.
         self._is_serving = False
         self._empty_handed: Counter[str] = Counter()
         self._asked: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -75,7 +76,7 @@ class KerberosLogin:
         return None
 
     def deliver(self, now: int) -> bool:
-        """Take what the worker has made. True when connections should ask again; `served` comes after that."""
+        """Take the worker's results. True when connections should ask again; `served` comes after that."""
         if not self._come:
             return False
         while self._come:
@@ -86,7 +87,7 @@ class KerberosLogin:
         return True
 
     def served(self) -> None:
-        """All that wait have asked by now: begin contexts for those that got none and have none under way."""
+        """All waiting connections have asked: create contexts for those that got none and have none under way."""
         self._is_serving = False
         for host, count in self._empty_handed.items():
             for _ in range(count - self._under_way[host]):
@@ -94,7 +95,7 @@ class KerberosLogin:
         self._empty_handed.clear()
 
     def close(self) -> None:
-        """Let the worker end once it is done with what it is doing."""
+        """Let the worker end after its current work."""
         self._asked.put(None)
 
     def __repr__(self) -> str:
@@ -121,7 +122,7 @@ class KerberosLogin:
 
 
 def contexts(kerberos: Kerberos) -> Callable[[str], Exchange]:
-    """What begins an exchange with a host, by tickets of a keytab or of the user's own cache.
+    """Creates exchanges with a host, with tickets of a keytab or of the user's own cache.
 
     Raises:
         MissingDependencyError: the package ``gssapi`` is not installed.
@@ -171,13 +172,13 @@ def contexts(kerberos: Kerberos) -> Callable[[str], Exchange]:
 
 
 def _words(error: Any) -> str:
-    """What the library says, the particular before the general."""
+    """The library's texts, the specific one before the general one."""
     minor = error.get_all_statuses(error.min_code, False)
     return "; ".join(minor or error.get_all_statuses(error.maj_code, True))
 
 
 class _Context:
-    """`gssapi.SecurityContext` under the names that SASL has for it."""
+    """`gssapi.SecurityContext` under SASL's names."""
 
     __slots__ = ("_context",)
 

@@ -1,6 +1,6 @@
-"""The login of one client: by password, by Kerberos, or by tokens that are fetched on a thread and used again.
+"""The login of one client: by password, by Kerberos, or by tokens that are fetched on a thread and reused.
 
-Most clients have none, so this and each kind are imported where a client has it.
+Most clients have none, so this and each kind are imported only when needed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _SENT_AS_IT_IS: Final = {
     ),
     "OAUTHBEARER": ("token", "use security.protocol=SASL_SSL"),
 }
-"""Mechanisms that send what they log in with: what that is, and what to do."""
+"""Mechanisms that send the secret itself: its name, and the remedy."""
 
 
 class Logins:
-    """What a client's connections authenticate with.
+    """Authenticates a client's connections.
 
     Args:
-        credentials: what to log in with.
-        notify: called on the helper thread when a token, or its failure, lies ready; ends the network thread's wait.
+        credentials: those to log in with.
+        notify: called on the helper thread when a token, or its failure, is ready; ends the network thread's wait.
     """
 
     login: Login
@@ -62,7 +62,7 @@ class Logins:
             self.login = self._fetched = token_login(config, credentials, notify)
 
     def about_to_talk(self, host: str) -> None:
-        """Warn, once, when a password or a token is about to cross a network for everybody to read."""
+        """Warn, once, when a password or a token is about to cross a network unencrypted."""
         if not self._is_open:
             return
         from kadence.security.oauth import is_loopback
@@ -76,11 +76,11 @@ class Logins:
             _log.warning("the %s of %s is sent to %s unencrypted: %s", what, self.login.who, host, instead)
 
     def deliver(self, now: int) -> bool:
-        """Take what the helper thread has. True when connections should `resume`; `served` comes after that."""
+        """Take the helper thread's results. True when connections should `resume`; `served` comes after that."""
         return self._fetched is not None and self._fetched.deliver(now)
 
     def served(self) -> None:
-        """Everybody who waited has been served."""
+        """All waiting connections have been served."""
         if self._fetched is not None:
             self._fetched.served()
 

@@ -1,9 +1,9 @@
-"""What the network thread leaves to the native thread (G3): heartbeats that are sent though it cannot run.
+"""Heartbeats for the native thread (G3), which sends them when the network thread cannot run.
 
 The native thread is one native thread for a process (native_heartbeat.h) that never needs the interpreter. Each
-connection of a group has a *sender* here, which leaves it a heartbeat as bytes and a time; while the network thread
-runs it puts that time off, so the native thread sends nothing. What it did send is counted before the network thread
-writes or reads on that connection: a broker answers in the order of the requests.
+connection of a group has a *sender* here, which gives it a heartbeat as bytes and a time; a running network thread
+keeps postponing that time, so the native thread sends nothing. The heartbeats that it did send are counted before the
+network thread writes or reads on that connection: a broker answers in the order of the requests.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def bind_openssl(functions: tuple[int, int, int, int]) -> None:
 def heartbeat_sender_of(
     stream: Stream, connection: BrokerConnection, told: OnNativeHeartbeats
 ) -> NativeHeartbeatSender | None:
-    """What leaves heartbeats of this connection to the native thread; None where only Python can write on it."""
+    """Passes heartbeats of this connection to the native thread; None if only Python can write on it."""
     session = stream.session
     return (
         None
@@ -62,7 +62,8 @@ class NativeHeartbeatSender:
     """See the top of the file. Network thread.
 
     Args:
-        heartbeat: the native thread's side of the connection. told: of what the native thread has sent.
+        heartbeat: the native thread's side of the connection. told: called with the heartbeats that the native thread
+            has sent.
     """
 
     __slots__ = (
@@ -83,7 +84,7 @@ class NativeHeartbeatSender:
         self._connection = connection
         self._told = told
         self._wish: NativeHeartbeatPlan | None = None
-        # What the native thread has.
+        # The native thread's current heartbeat.
         self._armed: NativeHeartbeatPlan | None = None
         self._held_until = 0
         # The latest message as bytes.
@@ -92,12 +93,15 @@ class NativeHeartbeatSender:
         self._armed_version = 0
 
     def arm_native_heartbeat(self, wish: NativeHeartbeatPlan | None, now: int) -> None:
-        """This is to be sent if nothing else is said in time; None: nothing is."""
+        """The heartbeat to send if nothing else is sent in time; None: none."""
         self._wish = wish
         self.arm(now)
 
     def count_sent(self, now: int) -> None:
-        """Count what the native thread has sent. Before anything is written on the connection, or read from it."""
+        """Count the heartbeats sent by the native thread.
+
+        Before anything is written on the connection, or read from it.
+        """
         count = self._heartbeat.count_sent()
         if not count:
             return
@@ -118,7 +122,7 @@ class NativeHeartbeatSender:
             self._disarm(now)
 
     def arm(self, now: int) -> None:
-        """Give the native thread what is wished, if it has not got that."""
+        """Give the native thread the desired heartbeat, if it does not have it."""
         wish, connection = self._wish, self._connection
         if wish is self._armed and (wish is None or connection.held_until == self._held_until):
             return
@@ -130,13 +134,13 @@ class NativeHeartbeatSender:
             try:
                 self._frame, self._version = connection.frame(wish.request)
             except (KafkaError, WireError):
-                # The ordinary heartbeat meets the same, and tells.
+                # The ordinary heartbeat meets the same error, and reports it.
                 return
             self._message = wish.request.message
         due = max(wish.due, connection.held_until)
         try:
             while not self._heartbeat.arm(self._frame, due, wish.until, wish.interval_ms):
-                # One more of the old ones went out.
+                # One more of the old ones was sent.
                 self.count_sent(now)
         except OSError as error:
             # Tried again with the next heartbeat.

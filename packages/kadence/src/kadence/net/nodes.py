@@ -1,7 +1,7 @@
-"""The brokers that a client may connect to: its connections to them, and what is logged of those that are away.
+"""The brokers that a client may connect to: its connections to them, and log lines about unreachable ones.
 
-No I/O. Lines are counted by address: a broker and the bootstrap server of the same address are one, and so are all
-connections to it.
+No I/O. Log lines are limited by address: a broker and the bootstrap server with the same address count as one, and so
+do all connections to it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ class KnownNode:
 
     Attributes:
         ranges: API versions of its latest connection, None before the first.
-        failures: connections in a row that failed or were lost. trouble: why the latest did, None after a success.
-        is_away: the latest attempt to connect has failed.
+        cluster_id: the cluster whose metadata names it; None: that is not known, or not to be checked.
+        failures: connections in a row that failed or were lost. trouble: the reason of the latest, None after a
+            success.
+        is_away: whether the latest attempt to connect failed.
     """
 
-    __slots__ = ("_backoff", "failures", "is_away", "node", "ranges", "trouble")
+    __slots__ = ("_backoff", "cluster_id", "failures", "is_away", "node", "ranges", "trouble")
 
     def __init__(self, node: Node, backoff: Backoff) -> None:
         self.node = node
@@ -40,6 +42,7 @@ class KnownNode:
         self.failures = 0
         self.is_away = False
         self.ranges: Ranges | None = None
+        self.cluster_id: str | None = None
         self.trouble: str | None = None
 
     @property
@@ -73,10 +76,15 @@ class KnownNode:
         self._backoff.succeeded()
 
     def forgive(self) -> None:
-        """It may be tried at once, whatever it did before."""
+        """It may be tried at once, regardless of earlier failures."""
         self.failures = 0
         self.is_away = False
         self._backoff.succeeded()
+
+    @property
+    def meant(self) -> tuple[str, int] | None:
+        """The cluster and the node that a connection to it is for; None: whoever answers."""
+        return None if self.cluster_id is None or self.is_bootstrap else (self.cluster_id, self.node.node_id)
 
     @property
     def is_bootstrap(self) -> bool:
@@ -113,9 +121,9 @@ class _Outage:
 
 
 class Outages:
-    """Tells of each address that cannot be reached, again after 10 seconds, 30, 70, and so on, at last every 5 minutes.
+    """Logs each address that cannot be reached, again after 10 seconds, 30, 70, and so on, finally every 5 minutes.
 
-    Another kind of error, a login that is refused where nobody answered before, is told at once.
+    Another kind of error, such as a refused login after a time without any answer, is logged at once.
     """
 
     def __init__(self) -> None:

@@ -1,24 +1,25 @@
-"""Reading TLS without the interpreter: OpenSSL's own object behind Python's ssl.
+"""Reads TLS without the interpreter, through OpenSSL's own object behind Python's ssl.
 
 Python's ssl decrypts one record (16 KiB at most) per call and gives the interpreter away for each. Beside a busy
 Python thread every call then waits a switch interval, and TLS falls to a few MB/s (`bench/gil.py` measures it).
 There is no public way to read more per call, so the handshake, the certificates and the errors stay with Python's
 ssl, and `_native.drain` (session.h) calls ``SSL_read_ex`` itself on the connection that they made.
 
-Two things are needed, both proved before they are used; where either is missing TLS works as Python's ssl does it:
+Two things are needed, both checked before use; if either is missing, Python's ssl does all the work:
 
 * the functions: looked up through the `_ssl` module's own library handle, so they are those of the very OpenSSL that
   made the connection (a statically linked `_ssl` shows none of them). The library that they are found in must have
-  the version that Python's ssl tells: a second OpenSSL that was loaded before may stand in front of it;
+  the version that Python's ssl reports: a second OpenSSL that was loaded before may hide it;
 * the pointer: CPython's `_SSLSocket` begins, since 3.8, with a weak reference to its owner, the ``SSL *`` and the
-  context. The two neighbours are known from outside; if both are where they must be, so is what lies between.
+  context. The two neighbours are known from outside; if both are at their expected places, so is the pointer between
+  them.
 
 And OpenSSL must not call Python while it reads or writes (`calls_python`).
 
-It is loaded by `tls`, where a client has TLS: a plaintext one needs neither ctypes nor OpenSSL's functions.
+`tls` imports it for clients with TLS: a plaintext one needs neither ctypes nor OpenSSL's functions.
 
 Only the network thread touches the object, and on a group's connection the native thread, which keeps off it while
-Python's ssl is at work (gate.h). So nothing runs at the same time as Python's ssl on it.
+Python's ssl is at work (gate.h). So nothing uses it at the same time as Python's ssl.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _READ_AHEAD_BYTES: Final = 131_072
 
 
 def _library() -> tuple[Any | None, str]:
-    """What has the functions, or why nothing has."""
+    """The library with the functions, or the reason why there is none."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None, "it takes CPython with its global lock"
     path = getattr(sys.modules.get("_ssl"), "__file__", None)
@@ -64,7 +65,7 @@ _LIBRARY, _LACK = _library()
 
 
 def hindrance() -> str:
-    """Why OpenSSL cannot be called without the interpreter, as far as one can tell without a connection; or nothing."""
+    """Why OpenSSL cannot be called without the interpreter, as far as known without a connection; or an empty text."""
     if _LIBRARY is None:
         return _LACK
     if os.environ.get("SSLKEYLOGFILE") and not sys.flags.ignore_environment:
@@ -97,7 +98,7 @@ def _bind() -> bool:
 
 
 BOUND: Final = _bind()
-"""Whether TLS is read and written without the interpreter. Whoever has a `pointer` has loaded this module before."""
+"""Whether TLS is read and written without the interpreter. Needs this module to be imported only for a `pointer`."""
 
 
 def pointer(sock: ssl.SSLSocket) -> int:
@@ -110,23 +111,23 @@ def pointer(sock: ssl.SSLSocket) -> int:
     owner, found, context = (
         ctypes.c_void_p.from_address(id(inner) + _HEAD + place * _WORD).value or 0 for place in range(3)
     )
-    # One plain weak reference per object: asking again gives the same one that the constructor made.
+    # One plain weak reference per object: asking again returns the one that the constructor created.
     if owner != id(weakref.ref(sock)) or context != id(sock.context):
         return 0
     return found
 
 
 def calls_python(context: ssl.SSLContext) -> bool:
-    """Whether OpenSSL calls Python in the midst of reading and writing: to log keys (SSLKEYLOGFILE), or messages.
+    """Whether OpenSSL calls Python while reading and writing: to log keys (SSLKEYLOGFILE), or messages.
 
-    Such a callback waits for the interpreter. Whoever calls OpenSSL while it holds a lock of ours (the native thread,
-    gate.h) would then wait for a thread that waits for that lock.
+    Such a callback waits for the interpreter. A thread that calls OpenSSL while it holds one of our locks (the native
+    thread, gate.h) would then wait for a thread that waits for that lock.
     """
     return bool(context.keylog_filename) or getattr(context, "_msg_callback", None) is not None
 
 
 def read_ahead(ssl_pointer: int) -> None:
-    """Let OpenSSL take many records per system call instead of one in two calls. Before the handshake."""
+    """Let OpenSSL read many records per system call instead of one in two calls. Before the handshake."""
     if _LIBRARY is None or not ssl_pointer:
         return
     _LIBRARY.SSL_set_read_ahead(ctypes.c_void_p(ssl_pointer), 1)

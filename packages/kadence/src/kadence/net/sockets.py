@@ -1,13 +1,13 @@
-"""Makes sockets, the system's or those of a simulated network (`kadence_testing.simulation`), and their byte streams.
+"""Creates sockets, the system's or those of a simulated network (`kadence_testing.simulation`), and their byte streams.
 
-A stream is plain or TLS, compiled or, on Windows, not: one interface, told apart only where it is made. `read_now` and
-`write_now` move what can be moved at once and return None for "not now"; reading returns 0 at the end of the stream.
-What comes in is read ahead by the stream's `intake`, for the poller and `Inbox`. A compiled plain stream takes long
-frames whole, and the poller writes them while it waits (`outbox.h`).
+A stream is plain or TLS, compiled or, on Windows, not: all have one interface, and only their creation differs.
+`read_now` and `write_now` move as many bytes as possible at once and return None for "not now"; reading returns 0 at
+the end of the stream. The stream's `intake` reads incoming bytes ahead, for the poller and `Inbox`. A compiled plain
+stream accepts long frames whole, and the poller writes them while it waits (`outbox.h`).
 
-A poller waits for all sockets of a network thread, and reads from those that have something, in one call. The compiled
-one does it without the interpreter and takes it back only when Python has something to do: a frame is whole, a
-connection ended, a socket can be written, another thread wakes this one (`_native/drain.pyx`, intake.h).
+A poller waits for all sockets of a network thread, and reads from those that are readable, in one call. The compiled
+one does so without the interpreter and takes it back only when Python has work: a frame is complete, a connection
+ended, a socket can be written, another thread wakes this one (`_native/drain.pyx`, intake.h).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _DRAIN: Final = 64
 class Wakeup(Protocol):
     """How another thread ends the network thread's wait: `wake` from any thread, the rest on the network thread.
 
-    The poller takes the wake-up away when it has seen it. `_native.drain.Wake` is the compiled one.
+    The poller clears the wake-up when it has seen it. `_native.drain.Wake` is the compiled one.
     """
 
     def fileno(self) -> int:
@@ -64,18 +64,18 @@ class Wakeup(Protocol):
 
 
 class ClearedWakeup(Wakeup, Protocol):
-    """One that a poller in Python takes away itself."""
+    """A wake-up that a poller in Python clears itself."""
 
     def clear(self) -> None:
-        """The wait has seen it."""
+        """Clear it: the wait has seen it."""
         ...
 
 
 class PlainWakeup:
     """A socket pair and a flag.
 
-    The flag makes a flood of wake-ups cost one byte, so the pair cannot fill up. A wake-up before the wait is
-    not lost: the byte lies there until the selector looks.
+    The flag makes a flood of wake-ups cost one byte, so the pair cannot fill up. A wake-up before the wait is not lost:
+    the byte stays until the selector looks.
     """
 
     __slots__ = ("_reader", "_woken", "_writer")
@@ -96,11 +96,11 @@ class PlainWakeup:
         try:
             self._writer.send(b"\0")
         except OSError:
-            # Closed meanwhile: there is no wait left to end. A full pair cannot be, see the flag.
+            # Closed meanwhile: there is no wait left to end. The pair cannot be full: see the flag.
             return
 
     def clear(self) -> None:
-        """Take the byte away. First the byte, then the flag: the other order can lose a wake-up that comes between."""
+        """Remove the byte. First the byte, then the flag: the other order can lose a wake-up that comes between."""
         try:
             self._reader.recv(_DRAIN)
         except BlockingIOError:
@@ -113,7 +113,7 @@ class PlainWakeup:
 
 
 REPEATED: Final = 4
-"""An event beside selectors' two: a fetch went out again because its answer brought nothing (`Repeat`)."""
+"""An event beside selectors' two: a fetch was repeated because its response had no data (`Repeat`)."""
 
 
 class Poller(Protocol):
@@ -121,13 +121,13 @@ class Poller(Protocol):
 
     @property
     def arrivals(self) -> Arrivals | None:
-        """Where records are passed on to; None: nowhere."""
+        """Takes records that are passed on; None: none are."""
         ...
 
     def watch(self, fd: int, events: int, owner: Any, intake: Intake | None = None) -> None:
-        """Tell ``owner`` of these events (`selectors`) from now on.
+        """Report these events (`selectors`) with ``owner`` from now on.
 
-        With an ``intake`` what comes in is read into it, and READ tells that `Inbox` has something to do.
+        With an ``intake`` incoming bytes are read into it, and READ means that `Inbox` has work.
         """
         ...
 
@@ -136,23 +136,23 @@ class Poller(Protocol):
         ...
 
     def pass_on(self) -> Arrivals | None:
-        """Pass on records from now on, where a fetch gives leave. None: this poller cannot."""
+        """Pass on records from now on, where a fetch permits it. None: this poller cannot."""
         ...
 
     def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
-        """Wait at most so long (ms; None: for ever) for something to happen: (owner, events) of each.
+        """Wait at most this long (ms; None: for ever) for events: (owner, events) of each.
 
         The owner of a wake-up is None. A signal may end the wait with nothing.
         """
         ...
 
     def close(self) -> None:
-        """Forget everything; descriptors are their owners' concern."""
+        """Forget everything; the owners close their descriptors."""
         ...
 
 
 def new_poller() -> tuple[Poller, Wakeup]:
-    """The best poller there is, and what ends its waits."""
+    """The best available poller, and the object that ends its waits."""
     if drain.COMPILED:
         wake = drain.drain.Wake()
         return drain.drain.Poller(wake), wake
@@ -169,7 +169,7 @@ class PlainPoller:
         self._wakeup = wakeup
         self._selector = selector
         self._selector.register(wakeup.fileno(), selectors.EVENT_READ, (None, None))
-        # Of those that have one.
+        # The intakes of sockets that have one.
         self._intakes: dict[int, tuple[Any, Any]] = {}
 
     def watch(self, fd: int, events: int, owner: Any, intake: Any = None) -> None:
@@ -186,7 +186,7 @@ class PlainPoller:
         self._selector.unregister(fd)
 
     def pass_on(self) -> None:
-        """It reads with the interpreter only."""
+        """It can read only with the interpreter."""
 
     def wait(self, wait_ms: int | None) -> list[tuple[Any, int]]:
         is_pending = any(intake.more or intake.is_due for _, intake in self._intakes.values())
@@ -219,7 +219,7 @@ class PlainPoller:
 
 
 class Sockets(Protocol):
-    """What a `NetworkClient` needs of a network."""
+    """The part of a network that a `NetworkClient` needs."""
 
     def open(self, family: int) -> socket.socket:
         """A new TCP socket, not yet connected."""
@@ -234,7 +234,7 @@ class Sockets(Protocol):
         ...
 
     def poller(self) -> tuple[Poller, Wakeup]:
-        """What waits for the sockets, and what ends its waits."""
+        """The poller of the sockets, and the object that ends its waits."""
         ...
 
 
@@ -260,28 +260,28 @@ class _SystemSockets:
 
 
 SYSTEM: Final[Sockets] = _SystemSockets()
-"""What every client uses outside a simulation."""
+"""The network of every client outside a simulation."""
 
 
 class Stream(Protocol):
-    """What `Inbox` and `Channel` read and write."""
+    """The byte stream of `Inbox` and `Channel`."""
 
     intake: Intake
-    """What came in."""
+    """The incoming bytes."""
     session: Any
-    """The view of the connection that `_native.drain` has; None where Python's is the only one."""
+    """The connection's object in `_native.drain`; None if there is only Python's."""
 
     def read_now(self, into: memoryview) -> int | None:
-        """Read what is there, past the intake. Raises OSError (ssl.SSLError included)."""
+        """Read available bytes, without the intake. Raises OSError (ssl.SSLError included)."""
         ...
 
     def write_now(self, pieces: Sequence[memoryview]) -> int | None:
-        """Write what fits of at least one piece, or take all to be written by the poller's next waits."""
+        """Write as much as fits, at least one piece, or accept all for the poller's next waits."""
         ...
 
     @property
     def has_unwritten(self) -> bool:
-        """Whether something was taken that is not written yet."""
+        """Whether accepted bytes are not written yet."""
         ...
 
 
@@ -346,7 +346,7 @@ class _TlsStream:
 
 
 class _CompiledStream:
-    """Either, by `_native.drain`; what it cannot name is asked of the Python stream of the same socket."""
+    """Either, by `_native.drain`; for errors that it cannot name, the Python stream of the same socket is asked."""
 
     __slots__ = ("_python", "intake", "session")
 
@@ -369,8 +369,7 @@ class _CompiledStream:
         if result >= 0:
             return result
         if result != drain.drain.ASK:
-            # Not now, or not before what the native thread has sent is counted: `Channel` comes again and does so
-            # first.
+            # Not now, or not before the native thread's heartbeats are counted: `Channel` counts them and calls again.
             return None
         count = self._python.write_now(pieces)
         self.session.asked(True, count != len(pieces[0]))

@@ -52,10 +52,10 @@ def make_context(config: ClientConfig) -> ssl.SSLContext:
 
 
 def token_context(config: ClientConfig) -> ssl.SSLContext | None:
-    """How the token endpoint of OAUTHBEARER is verified: as everybody does, and by whom brokers are trusted too.
+    """How the token endpoint of OAUTHBEARER is verified: by the system's authorities, and by those trusted for brokers.
 
     Raises:
-        ConfigError: those authorities cannot be used.
+        ConfigError: the configured authorities cannot be used.
     """
     trusted = trust(config)
     if not config.sasl_oauthbearer_token_endpoint_url or trusted == Trust():
@@ -91,8 +91,8 @@ def _show(context: ssl.SSLContext, shown: Identity, password: str) -> None:
 def _file_of(pem: bytes) -> Iterator[str]:
     """The path of a file with this key, since Python's ssl takes files only.
 
-    On Linux it lies in memory, so that no disk ever has the key, and no writable directory is needed. Elsewhere it is
-    a temporary file in a directory that only this user can enter.
+    On Linux it is kept in memory, so that the key is never on disk, and no writable directory is needed. Elsewhere it
+    is a temporary file in a directory that only this user can enter.
     """
     memory = _memory()
     if memory is not None:
@@ -109,7 +109,7 @@ def _file_of(pem: bytes) -> Iterator[str]:
 
 
 def _memory() -> IO[bytes] | None:
-    """A file that is in memory only; None where the system has none, or no path to it."""
+    """A file in memory only; None where the system does not support that, or gives it no path."""
     try:
         memory = os.fdopen(os.memfd_create("kadence-key"), "wb")
     except (AttributeError, OSError):
@@ -131,7 +131,7 @@ def _not_loaded(shown: Identity, error: Exception) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Of a missing file the system's words without their number; what OpenSSL says stays whole."""
+    """For a missing file the system's text without its number; OpenSSL's text unchanged."""
     if isinstance(error, OSError) and not isinstance(error, ssl.SSLError):
         return error.strerror or str(error)
     return str(error)

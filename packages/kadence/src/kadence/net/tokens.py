@@ -1,8 +1,8 @@
-"""A login by tokens, which a provider or an endpoint gives (OAUTHBEARER: KIP-255, KIP-768). Network thread.
+"""A login by tokens of a provider or an endpoint (OAUTHBEARER: KIP-255, KIP-768). Network thread.
 
 A provider or a token endpoint may take its time, so it is never asked on the network thread. Connections that need
-a token wait for it; one fetch serves all of them, and the token serves until 80 % of its life is over. When a new one
-cannot be had, the old one does as long as it lives.
+a token wait for it; one fetch serves all of them, and the token serves until 80 % of its life is over. If a new one
+cannot be obtained, the old one is used as long as it is valid.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logger("kadence.net")
 _LIFE_SHARE: Final = 0.8
 
 _LONGEST_LIFE_S: Final = 365 * 24 * 3600.0
-"""A token that says it lives longer, or for ever, is requested anew after four fifths of a year."""
+"""A token with a longer life, or an endless one, is renewed after four fifths of a year."""
 
 
 class TokenLogin:
@@ -49,7 +49,7 @@ class TokenLogin:
         self._expires_at = 0
         self._error: KafkaError | None = None
         self._is_asked = False
-        # Between `deliver` and `served` whoever begins gets what has come, be it used up at once.
+        # Between `deliver` and `served` each login gets the result, even if it expires at once.
         self._is_serving = False
         self._asked: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._come: deque[Token | KafkaError] = deque()
@@ -76,7 +76,7 @@ class TokenLogin:
         self._is_asked = False
         if isinstance(come, Token):
             self._token, self._is_serving = come, True
-            # Its end is told by the wall clock; from here on the monotonic one counts.
+            # Its expiry is given by the wall clock; from here on the monotonic clock counts.
             left_ms = _left_ms(come.expires_at, time.time())
             self._refresh_at, self._expires_at = now + int(left_ms * _LIFE_SHARE), now + left_ms
         elif self._token is not None and now < self._expires_at:
@@ -91,7 +91,7 @@ class TokenLogin:
         self._error = None
 
     def close(self) -> None:
-        """Let the worker end once it is done with what it is doing."""
+        """Let the worker end after its current work."""
         self._asked.put(False)
 
     def __repr__(self) -> str:
@@ -124,10 +124,10 @@ class TokenLogin:
 
 
 def _check_end(expires_at: object) -> None:
-    """Refuse an end that is no time.
+    """Refuse an expiry that is not a time.
 
     Raises:
-        AuthenticationError: says what was given and what is expected.
+        AuthenticationError: with the given value and the expected form.
     """
     given = type(expires_at).__name__
     if isinstance(expires_at, float) and math.isnan(expires_at):
@@ -135,20 +135,20 @@ def _check_end(expires_at: object) -> None:
     elif expires_at is None or (isinstance(expires_at, (int, float)) and not isinstance(expires_at, bool)):
         return
     raise AuthenticationError(
-        f"the token's expires_at is {given}; seconds since 1970 are expected (of a datetime: its timestamp()), or None "
-        "where its end is unknown"
+        f"the token's expires_at is {given}; seconds since 1970 are expected (for a datetime: its timestamp()), "
+        "or None if its end is unknown"
     )
 
 
 def _left_ms(expires_at: float | None, time_s: float) -> int:
-    """How long a token lives on, given the wall clock's time. What lies too far ahead, infinity too, is cut."""
+    """How long a token remains valid, at this wall-clock time. Very long times, and infinity, are cut."""
     if expires_at is None or expires_at <= time_s:
         return 0
     return int((min(expires_at, time_s + _LONGEST_LIFE_S) - time_s) * 1000)
 
 
 def token_login(config: ConnectionConfig, credentials: Credentials, notify: Callable[[], None]) -> TokenLogin:
-    """The login of these credentials. ``notify`` is called when a token, or its failure, lies ready."""
+    """The login of these credentials. ``notify`` is called when a token, or its failure, is ready."""
     return TokenLogin(_source(credentials, config), _who(credentials), notify)
 
 

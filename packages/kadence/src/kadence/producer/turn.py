@@ -39,6 +39,7 @@ class Turn(network_thread.Turn):
         self._topics = topics
         self._client = client
         topics.on_rebootstrap = lambda now: client.rebootstrap()
+        client.on_wrong_node = topics.brokers_are_wrong
         self._transactions = transactions
         self._state = state
         self._delivery_timeout_ms = config.delivery_timeout_ms
@@ -59,7 +60,10 @@ class Turn(network_thread.Turn):
         cluster, coordinators = self._topics.cluster, self._coordinators
         self._exchange(now, wake_at)
         if self._topics.cluster is not cluster or self._coordinators != coordinators:
-            self._client.set_nodes([*self._coordinators.values(), *self._topics.cluster.nodes.values()])
+            known = self._topics.cluster
+            nodes = [*self._coordinators.values(), *known.nodes.values()]
+            # Without brokers the id is that of the cluster before.
+            self._client.set_nodes(nodes, known.cluster_id if known.nodes else None)
         return True
 
     def finish(self, cause: BaseException | None) -> None:

@@ -115,9 +115,7 @@ class ShareGroup:
     ) -> int:
         return codes.GROUP_ID_NOT_FOUND
 
-    def partition_code(
-        self, member_id: str, generation: int, topic_id: bytes, partition: int, *, transactional: bool
-    ) -> int:
+    def partition_code(self, member_id: str, generation: int, topic_id: bytes, partition: int) -> int:
         return codes.GROUP_ID_NOT_FOUND
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:

@@ -37,7 +37,7 @@ class Iteration:
 
     def __next__(self) -> Any:
         if self.steps is None:
-            raise TypeError("this is made by `for` over a consumer")
+            raise TypeError("an iteration cannot be created directly; iterate over a consumer with `for`")
         record: Any = self.steps.take_one()
         return self.slowly() if record is None else record
 
@@ -99,7 +99,9 @@ class Next:
         """The record, if a step returns it; None: the slow coroutine will, and has been created."""
         if self.inner is None:
             if self.steps is None:
-                raise TypeError("this is made by `async for` over a consumer")
+                raise TypeError(
+                    "an iteration cannot be created directly; iterate over a consumer with `async for`"
+                )
             record: object = self.steps.take_one()
             if record is not None:
                 return record
