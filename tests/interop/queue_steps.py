@@ -55,8 +55,6 @@ _KEEPER: Final = _MEMBERS
 _GROUP: Final = 32
 _SOON_MS: Final = 2_000
 """Kafka may take so long for records that our broker has given already."""
-_SETTLED_S: Final = 0.15
-"""After this, what Kafka does in the background is done."""
 _LARGE: Final = 1 << 20
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 
@@ -66,12 +64,17 @@ Said = dict[int, list[tuple[int, int, list[int]]]]
 
 @dataclass(slots=True)
 class Side:
-    """One broker in one sequence."""
+    """One broker in one sequence.
+
+    Attributes:
+        pause_s: after this, what the broker does in the background is done.
+    """
 
     address: str
     control: Wire
     name: str
     topic_id: bytes
+    pause_s: float
     wires: dict[int, Wire] = field(default_factory=dict)
 
     def wire(self, slot: int) -> Wire:
@@ -82,10 +85,15 @@ class Side:
     def load(self, partitions: int) -> None:
         """Have the leader load the share-partitions, and keep them as long as the sequence lasts."""
         topic = FetchTopic(self.topic_id, [FetchPartition(each, []) for each in range(partitions)])
+        wait_ms = int(1000 * self.pause_s)
         request = ShareFetchRequest(
-            self.name, "keeper", 0, 300, 1, max_bytes=1, max_records=1, batch_size=1, topics=[topic]
+            self.name, "keeper", 0, wait_ms, 1, max_bytes=1, max_records=1, batch_size=1, topics=[topic]
         )
-        told = self.wire(_KEEPER).call(request, 2)
+        self.wire(_KEEPER).send(request, 2)
+
+    def loaded(self) -> None:
+        """Wait for the end of `load`."""
+        told = self.wire(_KEEPER).receive()
         assert told.error_code == codes.NONE, codes.name(told.error_code)
 
     def produce(self, partition: int, batch: bytes, transactional_id: str | None = None) -> None:
@@ -113,7 +121,7 @@ class Side:
         request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP, self.name, [edit])])
         told = self.control.call(request).responses[0]
         assert told.error_code == codes.NONE, told.error_message
-        time.sleep(_SETTLED_S)
+        time.sleep(4 * self.pause_s)
 
     def hang_up(self, slot: int) -> None:
         wire = self.wires.pop(slot, None)
@@ -314,7 +322,7 @@ def _fetch(story: Story) -> Step:
         said = story.renewed(said)
     if renews or dice.random() < 0.03:
         most = 0
-    wanted = {
+    wanted: dict[str, Any] = {
         "max_bytes": 0 if renews else _LARGE,
         "min_bytes": 0 if renews else 1,
         "max_records": most,
@@ -338,7 +346,7 @@ def _fetch(story: Story) -> Step:
         )
         answer = _plain_fetch(side.wire(slot).call(request, 2), said)
         if epoch == -1:
-            time.sleep(_SETTLED_S)
+            time.sleep(side.pause_s)
         return answer
 
     def learn(answer: Any) -> None:
@@ -411,7 +419,7 @@ def _acknowledge(story: Story) -> Step:
         )
         answer = side.wire(slot).call(request, 2)
         if epoch == -1:
-            time.sleep(_SETTLED_S)
+            time.sleep(side.pause_s)
         found = {
             each.partition_index: each.error_code for topic in answer.responses for each in topic.partitions
         }
@@ -438,7 +446,7 @@ def _hang_up(story: Story) -> Step | None:
 
     def ask(side: Side, _gave: bool) -> None:
         side.hang_up(slot)
-        time.sleep(_SETTLED_S)
+        time.sleep(side.pause_s)
 
     def learn(_answer: Any) -> None:
         story.epochs[slot] = 0

@@ -390,3 +390,22 @@ def test_read_committed_stops_at_an_open_transaction_and_leaves_out_aborted_ones
 def test_read_uncommitted_gets_everything(scene: Scene, member: Member) -> None:
     scene.produce(3, producer_id=9, producer_epoch=0, base_sequence=0, transactional=True)
     assert acquired(member.fetch()) == [(0, 2, 1)]
+
+
+def test_a_member_does_not_get_back_at_once_what_it_releases_on_the_way(scene: Scene, member: Member) -> None:
+    scene.produce(2)
+    member.fetch()
+    scene.produce(2)
+    answer = member.fetch(acks={0: [(0, 1, RELEASE)]})
+    assert acks(answer) == 0
+    assert acquired(answer) == [(2, 3, 1)]
+    assert acquired(member.fetch()) == [(0, 1, 2)]
+
+
+def test_acknowledgements_on_the_way_make_room_in_a_full_window(scene: Scene, member: Member) -> None:
+    scene.configure(**{"share.partition.max.record.locks": "100"})
+    scene.produce(100)
+    scene.produce(1)
+    assert acquired(member.fetch()) == [(0, 99, 1)]
+    answers = member.send_fetch(acks={0: [(0, 99, ACCEPT)]}, max_wait_ms=1_000)
+    assert acquired(answers[0]) == [(100, 100, 1)]
