@@ -36,6 +36,8 @@ class AcquiredFetch:
         lock_ends: when (ms) the locks end by our clock; renewals move it (network).
         void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
             What is buffered of it is dropped, and what is acknowledged fails with it (network).
+        kept_until: until when (ms) the native thread renews the locks should the network thread not run; 0: it does not
+            (network).
         left: how many of the acquired offsets the application has not taken yet (application).
         taken_at: when (ms) it took some last; -1: never (application).
     """
@@ -45,6 +47,7 @@ class AcquiredFetch:
         "arena",
         "count",
         "data",
+        "kept_until",
         "left",
         "lock_ends",
         "node_id",
@@ -68,13 +71,14 @@ class AcquiredFetch:
         self.data = data
         self.arena = arena
         self.lock_ends = lock_ends
+        self.kept_until = 0
         self.count = self.left = sum(each.last - each.first + 1 for each in acquired)
         self.void: KafkaError | None = None
         self.taken_at = -1
 
     def is_locked(self, now: int) -> bool:
-        """Whether its records are this member's alone."""
-        return self.void is None and now < self.lock_ends
+        """Whether its records are this member's alone, as far as is known."""
+        return self.void is None and (now < self.lock_ends or now < self.kept_until)
 
     def __repr__(self) -> str:
         offsets = ", ".join(f"{each.first}..{each.last}" for each in self.acquired[:5])
