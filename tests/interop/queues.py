@@ -33,7 +33,7 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest
 from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kadence_broker import Broker
 
-__all__ = ["KAFKA_CONFIG", "QUEUES", "ODDITIES", "Difference", "Queues", "compare_queues"]
+__all__ = ["KAFKA_CONFIG", "ODDITIES", "QUEUES", "Difference", "Queues", "compare_queues"]
 
 QUEUES: Final = "share"
 """The name of this mode."""
