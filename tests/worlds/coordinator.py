@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.worlds.hand import Clock
+from tests.worlds.share_state import RememberedShares
 
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
@@ -18,12 +19,13 @@ from kadence_broker.coordinator import (
     ClassicGroup,
     CoordinatorConfig,
     GroupCoordinator,
-    Outcome,
+    GroupOutcome,
     Record,
     TopicImage,
     TopicTable,
 )
 from kadence_broker.coordinator.records import decode, encode
+from kadence_broker.coordinator.share.state import StateRequest
 
 SESSION = 10_000
 REBALANCE = 60_000
@@ -71,16 +73,22 @@ class World(Clock):
     Attributes:
         log: the records of all steps, in order.
         topics: what exists.
+        share_state: of share-partitions. asked: what was asked for them, in order.
     """
 
     def __init__(self, group: str = "g", **config: Any) -> None:
         super().__init__()
         ids = itertools.count(1)
         self.topics = TopicTable(TopicImage(name, id_of(name), 2) for name in TOPICS)
+        self.share_state = RememberedShares()
         self.coordinator = GroupCoordinator(
-            CoordinatorConfig(**config), topics=self.topics, new_id=lambda: str(next(ids))
+            CoordinatorConfig(**config),
+            topics=self.topics,
+            new_id=lambda: str(next(ids)),
+            share_state=self.share_state,
         )
         self.log: list[Record] = []
+        self.asked: list[StateRequest] = []
         self.group_id = group
         self._sent: dict[Caller, Sent] = {}
 
@@ -121,13 +129,22 @@ class World(Clock):
     def snapshot(self) -> list[Record]:
         return list(self.coordinator.snapshot(lambda _: True))
 
-    def deliver(self, outcome: Outcome) -> None:
+    def deliver(self, outcome: GroupOutcome) -> None:
         self.log += outcome.records
         for answer in outcome.answers:
             sent = self._sent[answer.caller]
             assert sent.answer is None, "answered twice"
             sent.answer = answer.response
             sent.answered_at = self.now
+        for request in outcome.state_requests:
+            self.asked.append(request)
+            if not self.share_state.is_slow:
+                self.change_state(request)
+
+    def change_state(self, request: StateRequest) -> None:
+        """Do what was asked for share-partitions."""
+        results = self.share_state.change(request)
+        self.deliver(self.coordinator.state_answered(self.now, request, results))
 
     # Requests
 

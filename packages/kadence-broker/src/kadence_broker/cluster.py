@@ -16,6 +16,7 @@ from typing import Final
 from uuid import uuid4
 
 from kadence.clock import wall_ms
+from kadence_broker.coordinator.java_tables import string_hash
 from kadence_broker.storage import DataDirectory, LogConfig, Partition
 
 __all__ = [
@@ -336,10 +337,7 @@ def coordinator_partition(key: str) -> int:
 
     Each request of a group asks for it, so what was found is kept.
     """
-    units = key.encode("utf-16-be", "surrogatepass")
-    value = 0
-    for at in range(0, len(units), 2):
-        value = (31 * value + int.from_bytes(units[at : at + 2], "big")) & 0xFFFFFFFF
+    value = string_hash(key)
     if value == 0x80000000:
         return 0
     return (value if value < 0x80000000 else 0x100000000 - value) % STATE_PARTITIONS

@@ -69,6 +69,8 @@ class CoordinatorRuntime(ABC, Generic[Step]):
     def __init__(self, coordinator: Coordinator[Step], topic: StateTopic, loop: Loop) -> None:
         self._coordinator = coordinator
         self._loop = loop
+        self._amendments: dict[Call, Callable[[Any], None]] = {}
+        """By call that was not answered at once."""
         self._pending: dict[str, PendingResponses] = {}
         """By key: the newest step whose records are not durable yet."""
         self.topic = topic
@@ -93,6 +95,10 @@ class CoordinatorRuntime(ABC, Generic[Step]):
     def _follow(self, step: Step) -> None:
         """The records of ``step`` are stored for good, and its answers delivered: do what is left of it."""
 
+    def _waits_of(self, step: Step) -> Iterable[Caller]:
+        """Who waits for what `_follow` will do: they are refused if the step could not be stored."""
+        return ()
+
     # Requests and timers
 
     def node_of(self, key: str) -> BrokerNode | None:
@@ -110,7 +116,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         """Let the coordinator serve the call, and send its answers to this client and others.
 
         Args:
-            amend: the broker's additions to this call's answer, if it is answered at once.
+            amend: the broker's additions to this call's answer.
         """
         try:
             step = self._coordinator.handle(call.now, call.caller(), call.message)
@@ -118,9 +124,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
             self._abandon(call)
             raise
         if amend is not None:
-            for answer in step.answers:
-                if answer.caller.ticket is call:
-                    amend(answer.response)
+            self._amendments[call] = amend
         self._settle(step)
 
     def poll(self, now: int) -> None:
@@ -140,7 +144,8 @@ class CoordinatorRuntime(ABC, Generic[Step]):
             failed: the call that raised; the caller of this method ends its connection.
         """
         step = self._coordinator.abandon()
-        refuse(each for each in step.answers if each.caller.ticket is not failed)
+        waiting = (each.caller for each in step.answers)
+        refuse(each for each in (*waiting, *self._waits_of(step)) if each.ticket is not failed)
         changed = {self._key_of(record) for record in step.records}
         if failed is not None:
             changed.update(self._asked_for(failed.message) or ())
@@ -157,7 +162,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
 
     def _settle(self, step: Step) -> None:
         """Store the records, and deliver the answers once that is for good."""
-        answers = step.answers
+        answers = self._amended(step.answers)
         if not step.records:  # as most: a heartbeat stores nothing
             if self._pending:
                 deliver(each for each in answers if self._is_free(each))
@@ -169,7 +174,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         by_partition: dict[int, list[Record]] = {}
         for record in step.records:
             by_partition.setdefault(coordinator_partition(self._key_of(record)), []).append(record)
-        pending = PendingResponses(answers, partial(self._follow, step))
+        pending = PendingResponses(answers, partial(self._follow, step), lambda: refuse(self._waits_of(step)))
         for earlier in self._waited_for(answers):
             pending.follow(earlier)
         for index, records in by_partition.items():
@@ -178,6 +183,15 @@ class CoordinatorRuntime(ABC, Generic[Step]):
         for index in by_partition:
             if self.topic.exists and self.topic.is_grown(index):
                 self._rewrite(index)
+
+    def _amended(self, answers: list[Answer]) -> list[Answer]:
+        """The answers with the broker's additions."""
+        if self._amendments:
+            for answer in answers:
+                amend = self._amendments.pop(answer.caller.ticket, None)
+                if amend is not None:
+                    amend(answer.response)
+        return answers
 
     def _store(self, index: int, records: Iterable[Record], pending: PendingResponses) -> None:
         try:
@@ -249,7 +263,7 @@ class CoordinatorRuntime(ABC, Generic[Step]):
             self._unload(lambda _: True)
 
     def _unload(self, owns: Owns) -> None:
-        deliver(self._coordinator.unload(self._now(), owns).answers)
+        deliver(self._amended(self._coordinator.unload(self._now(), owns).answers))
 
     def _load(self, index: int) -> None:
         """A partition without a leader has no coordinator: its keys are loaded when it gets one."""

@@ -86,11 +86,15 @@ class BrokerCore:
         for node_id, sock in enumerate(sockets, 1):
             self.cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
         self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector, surroundings.wall_ms)
+        self.shares = share_leader(settings, self.cluster, self.loop)
         self.coordination = Coordination(
-            settings.coordinator(), self.cluster, self.loop, new_id=surroundings.new_member_id
+            settings.coordinator(),
+            self.cluster,
+            self.loop,
+            shares=self.shares,
+            new_id=surroundings.new_member_id,
         )
         self.transactions = Transactions(settings.transactions(), self.cluster, self.coordination, self.loop)
-        self.shares = share_leader(settings, self.cluster, self.loop)
         self.cluster.on_readable = ReadablePartitions(self.loop).add
         self._services = Services(
             settings,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kadence.protocol import error_codes as codes
-from kadence_broker.coordinator import Answer
+from kadence_broker.coordinator import Answer, Caller
 
 if TYPE_CHECKING:
     from kadence_broker.service import Call
@@ -64,7 +64,7 @@ class PendingResponses:
 
     def _end(self) -> None:
         if self._failed:
-            refuse(self._answers)
+            refuse(each.caller for each in self._answers)
             if self._otherwise is not None:
                 self._otherwise()
             return
@@ -73,10 +73,10 @@ class PendingResponses:
             self._then()
 
 
-def refuse(answers: Iterable[Answer]) -> None:
-    """Answer these requests with NOT_COORDINATOR instead: their effects were reverted."""
-    for answer in answers:
-        call: Call = answer.caller.ticket
+def refuse(callers: Iterable[Caller]) -> None:
+    """Answer these requests with NOT_COORDINATOR: their effects were reverted."""
+    for caller in callers:
+        call: Call = caller.ticket
         call.reply(call.handler.refuse(call, codes.NOT_COORDINATOR))
 
 

@@ -33,7 +33,9 @@ from kadence_broker.coordinator.records import (
 )
 from kadence_broker.coordinator.transactions.transaction import State
 
-KINDS = [module for module in modules() if module.record_type is not None and module.name != "TransactionLog"]
+ELSEWHERE = ("TransactionLog", "ShareSnapshot", "ShareUpdate")
+"""Records of other topics than `__consumer_offsets`."""
+KINDS = [module for module in modules() if module.record_type is not None and module.name not in ELSEWHERE]
 STATES = Limits((("state", st.sampled_from(MEMBER_STATES)),))
 WRITTEN = {"GroupMetadata": 3}
 """The version that is written, where it is not the newest."""

@@ -2,7 +2,8 @@
 
 `GroupCoordinator` is the class to use. Its owner (the embedded broker, a simulation) passes it requests with
 ``handle(now, caller, request)``, lets it fire its timers with ``poll(now)`` no later than ``next_deadline()``,
-stores the records of the `Outcome` that either of them returns, and then delivers its answers.
+stores the records of the `GroupOutcome` that either of them returns, and then delivers its answers and carries out its
+requests for share-partitions.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from kadence_broker.coordinator.classic.group import ClassicGroup, State
 from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.coordinator import GroupCoordinator
-from kadence_broker.coordinator.effects import Answer, Caller, Outcome
+from kadence_broker.coordinator.effects import Answer, Caller, GroupOutcome, Outcome
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.topics import TopicImage, Topics, TopicTable
@@ -22,6 +23,7 @@ __all__ = [
     "CoordinatorConfig",
     "Group",
     "GroupCoordinator",
+    "GroupOutcome",
     "Outcome",
     "Record",
     "State",

@@ -20,6 +20,7 @@ from kadence_broker.coordinator.effects import Caller
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.offsets.storing import forget_all
 from kadence_broker.coordinator.shard import Shard
+from kadence_broker.coordinator.share.deleting import delete_state
 
 __all__ = ["delete_groups", "describe_groups", "list_groups", "remove_group"]
 
@@ -82,12 +83,19 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
 
 
 def delete_groups(shard: Shard, now: int, caller: Caller, request: DeleteGroupsRequest) -> None:
-    """Remove groups without members, and their offsets with them."""
-    results = [
-        DeletableGroupResult(group_id=name, error_code=_delete(shard, name))
-        for name in dict.fromkeys(request.groups_names)  # a repeated name gets one result, as in Kafka
-    ]
-    shard.answer(caller, DeleteGroupsResponse(results=results))
+    """Remove groups without members, and with them their offsets and the state of their share-partitions."""
+    names = list(dict.fromkeys(request.groups_names))  # a repeated name gets one result, as in Kafka
+
+    def delete(shard: Shard, failed: dict[str, int]) -> None:
+        results = [
+            DeletableGroupResult(
+                group_id=name, error_code=failed[name] if name in failed else _delete(shard, name)
+            )
+            for name in names
+        ]
+        shard.answer(caller, DeleteGroupsResponse(results=results))
+
+    delete_state(shard, caller, names, delete)
 
 
 def _delete(shard: Shard, group_id: str) -> int:

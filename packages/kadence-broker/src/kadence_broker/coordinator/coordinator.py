@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from uuid import uuid4
 
+from kadence.protocol.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 from kadence.protocol.consumer_group_describe import ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.delete_groups import DeleteGroupsRequest
+from kadence.protocol.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 from kadence.protocol.describe_groups import DescribeGroupsRequest
+from kadence.protocol.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest
 from kadence.protocol.leave_group import LeaveGroupRequest
@@ -17,6 +20,8 @@ from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.offset_commit import OffsetCommitRequest
 from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.offset_fetch import OffsetFetchRequest
+from kadence.protocol.share_group_describe import ShareGroupDescribeRequest
+from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kadence.protocol.sync_group import SyncGroupRequest
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
 from kadence_broker.coordinator import admin, group_settings
@@ -27,7 +32,7 @@ from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.consumer import classic_members, describing, expressions, heartbeat
 from kadence_broker.coordinator.consumer import leaving as consumer_leaving
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
-from kadence_broker.coordinator.effects import Caller, Outcome
+from kadence_broker.coordinator.effects import Caller, GroupOutcome
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.offsets import commit, delete, expiry, fetch, transactional
 from kadence_broker.coordinator.offsets import storing as offsets
@@ -35,6 +40,13 @@ from kadence_broker.coordinator.offsets.store import OffsetStore
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.replay import replay
 from kadence_broker.coordinator.shard import Shard
+from kadence_broker.coordinator.share import altering, initialising
+from kadence_broker.coordinator.share import describing as share_describing
+from kadence_broker.coordinator.share import heartbeat as share_heartbeat
+from kadence_broker.coordinator.share import leaving as share_leaving
+from kadence_broker.coordinator.share import offsets as share_offsets
+from kadence_broker.coordinator.share.group import ShareGroup
+from kadence_broker.coordinator.share.state import Results, ShareState, StateRequest
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
 from kadence_broker.coordinator.topics import Topics, TopicTable
 
@@ -54,6 +66,11 @@ _RULES: Final[dict[type[Any], Callable[[Shard, int, Caller, Any], None]]] = {
     TxnOffsetCommitRequest: transactional.commit,
     ConsumerGroupHeartbeatRequest: heartbeat.heartbeat,
     ConsumerGroupDescribeRequest: describing.describe,
+    ShareGroupHeartbeatRequest: share_heartbeat.heartbeat,
+    ShareGroupDescribeRequest: share_describing.describe,
+    DescribeShareGroupOffsetsRequest: share_offsets.describe_offsets,
+    AlterShareGroupOffsetsRequest: altering.alter_offsets,
+    DeleteShareGroupOffsetsRequest: altering.delete_offsets,
 }
 """The handler of each request: called with the shard, the time, the caller and the request."""
 
@@ -73,14 +90,17 @@ _TIMERS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
 }
 """The action of each kind of timer."""
 
-_TIMERS_OF_CONSUMER_GROUPS: Final[dict[TimerKind, Callable[[Shard, int, TimerKey], None]]] = {
-    TimerKind.SESSION: consumer_leaving.on_session_timer,
-    TimerKind.REBALANCE: consumer_leaving.on_rebalance_timer,
-    TimerKind.JOIN: consumer_leaving.on_join_or_sync_timer,
-    TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
-    TimerKind.MATCH: expressions.on_match_timer,
+_TIMERS_OF: Final[dict[type[Any], dict[TimerKind, Callable[[Shard, int, TimerKey], None]]]] = {
+    ConsumerGroup: {
+        TimerKind.SESSION: consumer_leaving.on_session_timer,
+        TimerKind.REBALANCE: consumer_leaving.on_rebalance_timer,
+        TimerKind.JOIN: consumer_leaving.on_join_or_sync_timer,
+        TimerKind.SYNC: consumer_leaving.on_join_or_sync_timer,
+        TimerKind.MATCH: expressions.on_match_timer,
+    },
+    ShareGroup: {TimerKind.SESSION: share_leaving.on_session_timer},
 }
-"""Actions used instead if the timer's group is a KIP-848 group."""
+"""Actions used instead if the timer's group is of another kind than the classic one."""
 
 
 def _random_id() -> str:
@@ -90,7 +110,7 @@ def _random_id() -> str:
 class GroupCoordinator:
     """Owner of groups and committed offsets. One caller at a time; ``now`` never goes back.
 
-    A shell stores the records of an `Outcome` and delivers its answers after that. When it cannot store them, it
+    A shell stores the records of an `GroupOutcome` and delivers its answers after that. When it cannot store them, it
     takes the groups out with `unload` and loads them again from what is stored: `replay` each record, then `loaded`.
 
     Args:
@@ -98,6 +118,7 @@ class GroupCoordinator:
         topics: of the cluster. Default: no topic exists.
         new_id: makes the random part of member ids; a simulation passes its own. None: UUIDs.
         wall: turns ``now`` into the time of day in ms, which records contain. Default: both are the same.
+        share_state: what is stored of share-partitions (KIP-932). Default: nothing.
     """
 
     __slots__ = ("_shard",)
@@ -109,9 +130,15 @@ class GroupCoordinator:
         topics: Topics | None = None,
         new_id: Callable[[], str] | None = None,
         wall: Callable[[int], int] = lambda now: now,
+        share_state: ShareState | None = None,
     ) -> None:
         self._shard = Shard(
-            config or CoordinatorConfig(), new_id or _random_id, topics or TopicTable(), wall, replay
+            config or CoordinatorConfig(),
+            new_id or _random_id,
+            topics or TopicTable(),
+            wall,
+            replay,
+            share_state,
         )
 
     def __repr__(self) -> str:
@@ -135,7 +162,7 @@ class GroupCoordinator:
         """
         group_settings.set_group_configs(self._shard, group_id, configs)
 
-    def handle(self, now: int, caller: Caller, request: Any) -> Outcome:
+    def handle(self, now: int, caller: Caller, request: Any) -> GroupOutcome:
         """Handle one request; the answers may be for this caller, for parked ones, for both or for none.
 
         Raises:
@@ -151,17 +178,16 @@ class GroupCoordinator:
         rule(shard, now, caller, request)
         return shard.take()
 
-    def poll(self, now: int) -> Outcome:
+    def poll(self, now: int) -> GroupOutcome:
         """Fire every timer that is due."""
         shard = self._shard
         while (key := shard.timers.pop_due(now)) is not None:
-            of_consumer_group = isinstance(shard.groups.get(key.group_id), ConsumerGroup)
-            fire = (_TIMERS_OF_CONSUMER_GROUPS if of_consumer_group else _TIMERS).get(key.kind)
+            fire = _TIMERS_OF.get(type(shard.groups.get(key.group_id)), _TIMERS).get(key.kind)
             if fire is not None:
                 fire(shard, now, key)
         return shard.take()
 
-    def abandon(self) -> Outcome:
+    def abandon(self) -> GroupOutcome:
         """Return the effects of a `handle` or `poll` that raised: do not store them, and load their keys again."""
         return self._shard.take()
 
@@ -169,9 +195,15 @@ class GroupCoordinator:
         """The latest time of the next `poll`; FOREVER if there are no timers."""
         return self._shard.timers.next_deadline()
 
-    def topic_deleted(self, now: int, topic: str) -> Outcome:
-        """Forget every group's offsets in ``topic``."""
+    def topic_deleted(self, now: int, topic: str) -> GroupOutcome:
+        """Forget every group's offsets in ``topic``, and that share groups read it."""
         offsets.forget_topic(self._shard, topic)
+        initialising.topic_gone(self._shard, topic)
+        return self._shard.take()
+
+    def state_answered(self, now: int, request: StateRequest, results: Results) -> GroupOutcome:
+        """What was asked for share-partitions has been done, or not, and is stored."""
+        request.then(self._shard, now, results)
         return self._shard.take()
 
     # Loading and giving up groups: for a coordinator that starts, moves, or could not store its records.
@@ -180,7 +212,7 @@ class GroupCoordinator:
         """Apply a stored record. No request is answered."""
         replay(self._shard, record)
 
-    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> Outcome:
+    def loaded(self, now: int, owns: Callable[[str], bool] = lambda _: True) -> GroupOutcome:
         """All records of the groups that ``owns`` selects are replayed: start their timers at ``now``."""
         expiry.arm(self._shard, now)
         for group in self._shard.groups.values():
@@ -193,9 +225,12 @@ class GroupCoordinator:
                     rebalance.prepare(self._shard, now, group)
             elif isinstance(group, ConsumerGroup):
                 consumer_leaving.loaded(self._shard, now, group)
+            elif isinstance(group, ShareGroup):
+                for member in group.members.values():
+                    share_heartbeat.arm_session(self._shard, now, group, member)
         return self._shard.take()
 
-    def unload(self, now: int, owns: Callable[[str], bool]) -> Outcome:
+    def unload(self, now: int, owns: Callable[[str], bool]) -> GroupOutcome:
         """Give up the groups that ``owns`` selects, and their offsets; parked requests end with NOT_COORDINATOR."""
         shard = self._shard
         for group_id in [each for each in shard.groups.keys() | shard.offsets.groups() if owns(each)]:
@@ -204,6 +239,8 @@ class GroupCoordinator:
                 classic.unload(shard, group)
             elif isinstance(group, ConsumerGroup):
                 consumer_leaving.unload(shard, group)
+            elif isinstance(group, ShareGroup):
+                share_leaving.unload(shard, group)
             shard.offsets.remove_group(group_id)
         return shard.take()
 
@@ -217,7 +254,7 @@ class GroupCoordinator:
 
     def end_transaction(
         self, now: int, producer_id: int, epoch: int, committed: bool, owns: Callable[[str], bool]
-    ) -> Outcome:
+    ) -> GroupOutcome:
         """A producer's transaction is decided: commit or drop its offsets in the groups that ``owns`` selects.
 
         The shell has stored the marker in the partition of `__consumer_offsets` of these groups, or found it

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from kadence_broker.coordinator.records import Record
+from kadence_broker.coordinator.share.state import StateRequest
 
-__all__ = ["Answer", "Caller", "Outcome"]
+__all__ = ["Answer", "Caller", "GroupOutcome", "Outcome"]
 
 
 # Made for each request, so not frozen: that would cost three times as much. They are never changed.
@@ -47,3 +48,14 @@ class Outcome:
 
     records: list[Record] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class GroupOutcome(Outcome):
+    """As `Outcome`, of a group coordinator.
+
+    Attributes:
+        state_requests: to be carried out once the records are stored; see `GroupCoordinator.state_answered`.
+    """
+
+    state_requests: list[StateRequest] = field(default_factory=list)

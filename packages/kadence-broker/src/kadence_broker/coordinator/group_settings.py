@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from kadence_broker.coordinator.bounds import Bounds
 from kadence_broker.coordinator.config import CoordinatorConfig
@@ -21,6 +21,7 @@ __all__ = [
     "assignment_interval",
     "group_configs_fault",
     "heartbeat_interval",
+    "is_assignment_due",
     "number_of",
     "session_timeout",
     "set_group_configs",
@@ -94,6 +95,26 @@ def heartbeat_interval(shard: Shard, group_id: str, kind: str = "consumer") -> i
 def assignment_interval(shard: Shard, group_id: str, kind: str = "consumer") -> int:
     """The least time between two target assignments, in ms (KIP-1263)."""
     return _of(shard, group_id, kind + _ASSIGNMENT)
+
+
+class _Assigned(Protocol):
+    """A group whose target assignment this coordinator makes."""
+
+    group_id: str
+    target_timestamp: int
+
+    @property
+    def kind(self) -> str: ...
+
+
+def is_assignment_due(shard: Shard, group: _Assigned, time_of_day: int) -> bool:
+    """True if the interval since the group's last target is over.
+
+    After the clock was set back, the last time is in the future: waiting for it could take days.
+    """
+    last = group.target_timestamp
+    interval = assignment_interval(shard, group.group_id, group.kind)
+    return not last or not last <= time_of_day < last + interval
 
 
 def _of(shard: Shard, group_id: str, name: str) -> int:

@@ -20,7 +20,7 @@ class Group(Protocol):
 
     @property
     def kind(self) -> str:
-        """ListGroups' name of the kind: "classic" or "consumer"."""
+        """ListGroups' name of the kind: "classic", "consumer" or "share"."""
 
     @property
     def protocol_type_name(self) -> str:

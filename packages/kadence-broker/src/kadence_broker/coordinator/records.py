@@ -42,6 +42,30 @@ from kadence.protocol.consumer_group_target_assignment_metadata_record import (
 )
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from kadence.protocol.offset_commit_record import OffsetCommitKey, OffsetCommitValue
+from kadence.protocol.share_group_current_member_assignment_record import (
+    ShareGroupCurrentMemberAssignmentKey,
+    ShareGroupCurrentMemberAssignmentValue,
+)
+from kadence.protocol.share_group_member_metadata_record import (
+    ShareGroupMemberMetadataKey,
+    ShareGroupMemberMetadataValue,
+)
+from kadence.protocol.share_group_metadata_record import (
+    ShareGroupMetadataKey,
+    ShareGroupMetadataValue,
+)
+from kadence.protocol.share_group_state_partition_metadata_record import (
+    ShareGroupStatePartitionMetadataKey,
+    ShareGroupStatePartitionMetadataValue,
+)
+from kadence.protocol.share_group_target_assignment_member_record import (
+    ShareGroupTargetAssignmentMemberKey,
+    ShareGroupTargetAssignmentMemberValue,
+)
+from kadence.protocol.share_group_target_assignment_metadata_record import (
+    ShareGroupTargetAssignmentMetadataKey,
+    ShareGroupTargetAssignmentMetadataValue,
+)
 from kadence.protocol.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue
 from kadence.protocol.share_update_record import ShareUpdateKey, ShareUpdateValue
 from kadence.protocol.transaction_log_record import TransactionLogKey, TransactionLogValue
@@ -81,6 +105,12 @@ _TYPES: Final[_Types] = {
         (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
         (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
         (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+        (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+        (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+        (ShareGroupMetadataKey, ShareGroupMetadataValue),
+        (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+        (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+        (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
     )
 }
 """Of `__consumer_offsets`."""

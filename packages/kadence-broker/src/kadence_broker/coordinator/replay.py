@@ -24,11 +24,20 @@ from kadence.protocol.consumer_group_target_assignment_metadata_record import (
 )
 from kadence.protocol.group_metadata_record import GroupMetadataKey
 from kadence.protocol.offset_commit_record import OffsetCommitKey
+from kadence.protocol.share_group_current_member_assignment_record import ShareGroupCurrentMemberAssignmentKey
+from kadence.protocol.share_group_member_metadata_record import ShareGroupMemberMetadataKey
+from kadence.protocol.share_group_metadata_record import ShareGroupMetadataKey
+from kadence.protocol.share_group_state_partition_metadata_record import ShareGroupStatePartitionMetadataKey
+from kadence.protocol.share_group_target_assignment_member_record import ShareGroupTargetAssignmentMemberKey
+from kadence.protocol.share_group_target_assignment_metadata_record import (
+    ShareGroupTargetAssignmentMetadataKey,
+)
 from kadence_broker.coordinator.classic import storing as classic
 from kadence_broker.coordinator.consumer import replay as consumer
 from kadence_broker.coordinator.offsets import storing as offsets
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.shard import Shard
+from kadence_broker.coordinator.share import replay as share
 
 __all__ = ["replay"]
 
@@ -42,6 +51,12 @@ _TABLE: Final[dict[type[Any], Callable[[Shard, Record], None]]] = {
     ConsumerGroupTargetAssignmentMemberKey: consumer.replay_target,
     ConsumerGroupCurrentMemberAssignmentKey: consumer.replay_assignment,
     ConsumerGroupRegularExpressionKey: consumer.replay_pattern,
+    ShareGroupCurrentMemberAssignmentKey: share.replay_assignment,
+    ShareGroupMemberMetadataKey: share.replay_member,
+    ShareGroupMetadataKey: share.replay_epoch,
+    ShareGroupStatePartitionMetadataKey: share.replay_state,
+    ShareGroupTargetAssignmentMemberKey: share.replay_target,
+    ShareGroupTargetAssignmentMetadataKey: share.replay_target_epoch,
 }
 """By the type of the record's key."""
 

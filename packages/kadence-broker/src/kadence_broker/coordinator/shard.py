@@ -12,10 +12,11 @@ from typing import Any
 
 from kadence_broker.coordinator.classic.group import ClassicGroup
 from kadence_broker.coordinator.config import CoordinatorConfig
-from kadence_broker.coordinator.effects import Answer, Caller, Outcome
+from kadence_broker.coordinator.effects import Answer, Caller, GroupOutcome
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.offsets.store import OffsetStore
 from kadence_broker.coordinator.records import Record
+from kadence_broker.coordinator.share.state import NoState, ShareState, StateRequest
 from kadence_broker.coordinator.timers import Timers
 from kadence_broker.coordinator.topics import Topics
 
@@ -29,11 +30,13 @@ class Shard:
         "_answers",
         "_records",
         "_replay",
+        "_state_requests",
         "config",
         "group_configs",
         "groups",
         "new_id",
         "offsets",
+        "share_state",
         "timers",
         "topics",
         "wall",
@@ -46,6 +49,7 @@ class Shard:
         topics: Topics,
         wall: Callable[[int], int],
         replay: Callable[[Shard, Record], None],
+        share_state: ShareState | None = None,
     ) -> None:
         self.config = config
         self.new_id = new_id
@@ -56,10 +60,12 @@ class Shard:
         self.group_configs: dict[str, dict[str, str]] = {}
         """The settings of single groups; see `kadence_broker.coordinator.group_settings`."""
         self.offsets = OffsetStore()
+        self.share_state: ShareState = share_state or NoState()
         self.timers = Timers()
         self._replay = replay
         self._records: list[Record] = []
         self._answers: list[Answer] = []
+        self._state_requests: list[StateRequest] = []
 
     def classic(self, group_id: str) -> ClassicGroup | None:
         """The group if it is a classic one."""
@@ -75,8 +81,12 @@ class Shard:
     def answer(self, caller: Caller, response: Any) -> None:
         self._answers.append(Answer(caller, response))
 
-    def take(self) -> Outcome:
+    def request_state(self, request: StateRequest) -> None:
+        """Ask for a change of share-partitions after this step is stored."""
+        self._state_requests.append(request)
+
+    def take(self) -> GroupOutcome:
         """Return the results of this step, and start the next."""
-        outcome = Outcome(self._records, self._answers)
-        self._records, self._answers = [], []
+        outcome = GroupOutcome(self._records, self._answers, self._state_requests)
+        self._records, self._answers, self._state_requests = [], [], []
         return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kadence.protocol.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 from kadence.protocol.fetch import FetchRequest
 from kadence_broker.service import Call, Services
 
@@ -13,13 +14,15 @@ def topics_of(services: Services, call: Call) -> set[str]:
     message = call.message
     found: set[str] = set()
     ids: set[bytes] = set()
-    for field in ("topics", "topic_data"):
+    for field in ("topics", "topic_data", "subscribed_topic_names"):
         for each in getattr(message, field, None) or ():
             if isinstance(each, str):
                 found.add(each)
                 continue
-            found.add(getattr(each, "name", None) or getattr(each, "topic", None) or "")
+            found.update(getattr(each, name, None) or "" for name in ("name", "topic", "topic_name"))
             ids.add(getattr(each, "topic_id", b""))
+    if isinstance(message, DescribeShareGroupOffsetsRequest):
+        found.update(topic.topic_name for group in message.groups for topic in group.topics or ())
     if isinstance(message, FetchRequest):
         for name, topic_id in services.sessions.topics(message.session_id):
             found.add(name)

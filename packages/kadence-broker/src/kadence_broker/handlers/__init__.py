@@ -43,6 +43,7 @@ from kadence_broker.handlers import (
     k75_describe_topic_partitions,
     k78_share_fetch,
     k79_share_acknowledge,
+    k90_describe_share_group_offsets,
 )
 from kadence_broker.handlers.by_coordinator import BY_COORDINATOR
 from kadence_broker.handlers.k18_api_versions import make_handler, offer
@@ -90,6 +91,7 @@ _ALL = [
             k75_describe_topic_partitions,
             k78_share_fetch,
             k79_share_acknowledge,
+            k90_describe_share_group_offsets,
         )
     ),
 ]

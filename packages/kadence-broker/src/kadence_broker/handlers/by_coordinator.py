@@ -3,7 +3,8 @@
 Their meaning, and the differences between versions, are in `kadence_broker.coordinator`: JoinGroup (11), SyncGroup
 (14), Heartbeat (12) and LeaveGroup (13) in `classic`, ConsumerGroupHeartbeat (68, KIP-848) in `consumer`, OffsetDelete
 (47) in `offsets`, DescribeGroups (15) and ConsumerGroupDescribe (69) in `admin`, and InitProducerId (22, KIP-98),
-AddOffsetsToTxn (25) and EndTxn (26) in `transactions`.
+AddOffsetsToTxn (25) and EndTxn (26) in `transactions`; ShareGroupHeartbeat (76, KIP-932), ShareGroupDescribe (77),
+AlterShareGroupOffsets (91) and DeleteShareGroupOffsets (92) in `share`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kadence.protocol import consumer_group_describe, describe_groups
+from kadence.protocol import consumer_group_describe, describe_groups, share_group_describe
 from kadence.protocol import error_codes as codes
 from kadence.protocol.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from kadence.protocol.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+)
 from kadence.protocol.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
+)
+from kadence.protocol.delete_share_group_offsets import (
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
 )
 from kadence.protocol.end_txn import EndTxnRequest, EndTxnResponse
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -24,6 +33,7 @@ from kadence.protocol.init_producer_id import InitProducerIdRequest, InitProduce
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupResponse
 from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kadence.protocol.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence_broker.operations import GROUP_OPERATIONS
 from kadence_broker.service import Call, Handler, Services
@@ -111,6 +121,9 @@ BY_COORDINATOR: Final = (
     of_group(SyncGroupRequest, _refused(SyncGroupResponse)),
     of_group(OffsetDeleteRequest, _refused(OffsetDeleteResponse)),
     of_group(ConsumerGroupHeartbeatRequest, _refused(ConsumerGroupHeartbeatResponse)),
+    of_group(ShareGroupHeartbeatRequest, _refused(ShareGroupHeartbeatResponse)),
+    of_group(AlterShareGroupOffsetsRequest, _refused(AlterShareGroupOffsetsResponse)),
+    of_group(DeleteShareGroupOffsetsRequest, _refused(DeleteShareGroupOffsetsResponse)),
     _of_groups(
         describe_groups.DescribeGroupsRequest,
         "groups",
@@ -122,6 +135,12 @@ BY_COORDINATOR: Final = (
         "group_ids",
         consumer_group_describe.ConsumerGroupDescribeResponse,
         consumer_group_describe.DescribedGroup,
+    ),
+    _of_groups(
+        share_group_describe.ShareGroupDescribeRequest,
+        "group_ids",
+        share_group_describe.ShareGroupDescribeResponse,
+        share_group_describe.DescribedGroup,
     ),
     _of_transactional_id(
         InitProducerIdRequest, _refused(InitProducerIdResponse, producer_id=-1, producer_epoch=-1)

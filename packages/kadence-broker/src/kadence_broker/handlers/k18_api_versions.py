@@ -25,8 +25,11 @@ from kadence_broker.service import Call, Handler, Services
 __all__ = ["make_handler", "offer"]
 
 
-_FEATURES: Final = {"group.version": 1, "transaction.version": 2}
-"""Features that clients look for before they use KIP-848 groups and transactions v2 (KIP-584). All are in use."""
+_FEATURES: Final = {"group.version": 1, "share.version": 2, "transaction.version": 2}
+"""Features that clients look for before they use KIP-848 groups, share groups and transactions v2 (KIP-584).
+
+All are in use; the level of share groups is the broker's to choose, and 0 switches them off.
+"""
 
 _FIRST_LEVEL_0_VERSION: Final = 4
 """Older clients reject features whose lowest level is 0 (KAFKA-17011)."""
@@ -38,8 +41,11 @@ _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """Names and versions of clients that Kafka takes (KIP-511)."""
 
 
-def offer(handlers: Iterable[Handler], error_code: int = codes.NONE, version: int = 0) -> ApiVersionsResponse:
+def offer(
+    handlers: Iterable[Handler], error_code: int = codes.NONE, version: int = 0, share_level: int = 0
+) -> ApiVersionsResponse:
     """The ApiVersions response of these handlers, for a client that asks in ``version``."""
+    levels = {**_FEATURES, "share.version": share_level}
     return ApiVersionsResponse(
         error_code=error_code,
         supported_features=[
@@ -50,7 +56,8 @@ def offer(handlers: Iterable[Handler], error_code: int = codes.NONE, version: in
         finalized_features_epoch=1,
         finalized_features=[
             FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in _FEATURES.items()
+            for name, level in levels.items()
+            if level > 0
         ],
         api_keys=[
             ApiVersion(api_key=each.api_key, min_version=each.versions[0], max_version=each.versions[1])
@@ -73,7 +80,7 @@ def make_handler(others: Iterable[Handler]) -> Handler:
         here = (services.cluster.cluster_id, call.node_id)
         if asked.cluster_id is not None and (asked.cluster_id, asked.node_id) != here:
             return ApiVersionsResponse(error_code=codes.REBOOTSTRAP_REQUIRED)
-        return offer(known, version=call.version)
+        return offer(known, version=call.version, share_level=services.settings.share_version)
 
     def refuse(call: Call, code: int) -> ApiVersionsResponse:
         return offer(known, code, call.version)

@@ -19,13 +19,20 @@ FAST_GROUPS: Final[Mapping[str, int]] = {
     "group.consumer.min.session.timeout.ms": 500,
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 200,
+    "group.share.min.session.timeout.ms": 500,
+    "group.share.min.heartbeat.interval.ms": 100,
+    "group.share.heartbeat.interval.ms": 200,
+    "group.share.min.record.lock.duration.ms": 1_000,
 }
-"""Group settings of embedded brokers for tests: sessions may be short, and KIP-848 members heartbeat often."""
+"""Group settings of embedded brokers for tests: sessions and locks may be short, and members heartbeat often."""
 
-AT_ONCE: Final[Mapping[str, int]] = {"group.consumer.assignment.interval.ms": 0}
-"""A KIP-848 group gets a new assignment as soon as a member joins or leaves, and not once a second at most.
+AT_ONCE: Final[Mapping[str, int]] = {
+    "group.consumer.assignment.interval.ms": 0,
+    "group.share.assignment.interval.ms": 0,
+}
+"""A group gets a new assignment as soon as a member joins or leaves, and not once a second at most.
 
-Kafka has the key since 4.3. It accepts 0, the default of ``group.consumer.min.assignment.interval.ms``.
+Kafka has the keys since 4.3. They accept 0, the default of ``group.consumer.min.assignment.interval.ms``.
 """
 
 _REACH_S: Final = 10.0

@@ -40,6 +40,9 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
         return
     group = shard.classic(request.group_id)
     if group is None:
+        if request.group_id in shard.groups:  # of another kind
+            refuse_join(shard, caller, codes.INCONSISTENT_GROUP_PROTOCOL)
+            return
         if request.member_id:
             refuse_join(shard, caller, codes.UNKNOWN_MEMBER_ID, request.member_id)
             return

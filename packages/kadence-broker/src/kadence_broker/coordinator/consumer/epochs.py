@@ -12,7 +12,7 @@ from kadence_broker.coordinator.consumer.assignors import ASSIGNORS, GroupSpec, 
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.consumer.member import Member
 from kadence_broker.coordinator.consumer.reconciliation import Target
-from kadence_broker.coordinator.group_settings import assignment_interval
+from kadence_broker.coordinator.group_settings import is_assignment_due
 from kadence_broker.coordinator.metadata_hash import metadata_hash
 from kadence_broker.coordinator.shard import Shard
 
@@ -46,11 +46,9 @@ def make_target_if_due(shard: Shard, now: int, group: ConsumerGroup, present: Me
     """
     if group.epoch <= group.target_epoch:
         return
-    last, time_of_day = group.target_timestamp, shard.wall(now)
-    # After the clock was set back, the last time is in the future: waiting for it could take days.
-    if last and last <= time_of_day < last + assignment_interval(shard, group.group_id):
-        return
-    _make_target(shard, time_of_day, group, present)
+    time_of_day = shard.wall(now)
+    if is_assignment_due(shard, group, time_of_day):
+        _make_target(shard, time_of_day, group, present)
 
 
 def _make_target(shard: Shard, time_of_day: int, group: ConsumerGroup, present: Member) -> None:

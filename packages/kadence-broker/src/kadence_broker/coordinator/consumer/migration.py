@@ -45,10 +45,12 @@ def upgraded(shard: Shard, now: int, group_id: str, limit: int) -> ConsumerGroup
     """A KIP-848 group of that name: an upgraded classic group, or a new one, which its first record makes.
 
     Raises:
-        RefusedError: GROUP_ID_NOT_FOUND: the classic group cannot be upgraded; GROUP_MAX_SIZE_REACHED.
+        RefusedError: GROUP_ID_NOT_FOUND: the group cannot be upgraded; GROUP_MAX_SIZE_REACHED.
     """
     classic = shard.classic(group_id)
     group = ConsumerGroup(group_id)
+    if classic is None and group_id in shard.groups:
+        raise RefusedError(codes.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
     if classic is None:
         refuse_if_full(group, "", limit)
     elif classic.is_empty:
