@@ -19,9 +19,11 @@ from tests.protocol.real_requests import IS_4_3
 from kadence.java import find_java
 from kadence_testing.kafka import kafka_jars
 
-__all__ = ["TOOLS", "Ended", "Tools", "tools_jvm"]
+__all__ = ["CONFIGS", "TOOLS", "Ended", "Tools", "tools_jvm"]
 
 TOOLS: Final = "org.apache.kafka.tools"
+
+CONFIGS: Final = "kafka.admin.ConfigCommand" if IS_4_3 else f"{TOOLS}.ConfigCommand"
 
 _UTILS: Final = f"org.apache.kafka.common.utils{'' if IS_4_3 else '.internals'}"
 """Where `Exit` is: Kafka 4.4 moved it."""
