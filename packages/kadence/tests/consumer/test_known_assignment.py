@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -144,8 +145,13 @@ def test_commit_of_all_is_refused_where_a_partition_is_lost_in_the_midst_of_it(
     """The call has looked for news right before, so no news says that the partition was lost."""
     away, _ = _away(cluster, protocol, _CALLS["nothing"], hears=False)
     exchange = away._core.exchange
-    look, looks = exchange.take_background_events, iter([lambda: None])
-    monkeypatch.setattr(exchange, "take_background_events", lambda: next(looks, look)())
+    look, calls = exchange.take_background_events, count()
+
+    def looks_too_early() -> None:
+        if next(calls):
+            look()
+
+    monkeypatch.setattr(exchange, "take_background_events", looks_too_early)
     with away, pytest.raises(CommitFailedError):
         away.commit()
 
