@@ -110,6 +110,8 @@ class ShareRequestManager:
             held = None if node is None else node.held.get(fetch)
             renewing = tuple(each for each in ranges if each.type == AcknowledgeType.RENEW)
             final = tuple(each for each in ranges if each.type != AcknowledgeType.RENEW)
+            if node is not None and held is not None:
+                self._acknowledgements.supersede(now, node, held, ranges)
             for said in filter(None, (final, renewing)):
                 piece = Piece(call, held or Held(fetch), said)
                 call.waiting.add(piece)
