@@ -10,7 +10,7 @@ from typing import Final
 
 from async_text import Rules
 
-__all__ = ["ADMIN", "CONSUMER", "PRODUCER", "TWINS"]
+__all__ = ["ADMIN", "CONSUMER", "PRODUCER", "SHARE_CONSUMER", "TWINS"]
 
 _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
@@ -70,6 +70,58 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
             "callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later\n"
             "                call of this consumer, in the order of the commits."
         ),
+    },
+)
+
+_SHARE_CONSUMER: Final = '''"""`ShareConsumer` for asyncio: the same calls, awaited. It belongs to its event loop.
+
+    **Leaving an ``async with`` block releases what was returned and not acknowledged, with an exception and without
+    one.** With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last
+    poll returned; so after the last loop await `commit` if its records are done. With ``explicit`` call `acknowledge`
+    for each record.
+
+    A network thread of the client's own talks to the brokers, and renews the locks of what your code holds; no call
+    below blocks the loop. One task polls; others may acknowledge or commit meanwhile. Cancelling an await loses no
+    record. The acknowledgement callback may be a coroutine function.
+
+    Args:
+        config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "jobs"}``.
+        key_deserializer, value_deserializer: the settings key.deserializer and value.deserializer. As keywords they
+            also give the records their types, as with `Consumer`.
+        settings: the other keys in snake_case (`ShareConsumerSettings`), e.g. ``group_id="jobs"``.
+
+    Raises:
+        ConfigError: a key is unknown or one that a queue cannot have, a value is not allowed, or two values contradict
+            each other. RuntimeError: no event loop is running.
+    """'''
+
+SHARE_CONSUMER: Final = Rules(
+    folder="share",
+    source="share_consumer.py",
+    target="async_share_consumer.py",
+    awaited={"self._shell.run", "self._shell.close"},
+    contexts={"self._shell.polling"},
+    always_async={"__enter__", "__exit__"},
+    names={
+        "ShareConsumer": "AsyncShareConsumer",
+        "Shell": "AsyncShell",
+        "Iterator": "AsyncIterator",
+        "__iter__": "__aiter__",
+        "__next__": "__anext__",
+        "__enter__": "__aenter__",
+        "__exit__": "__aexit__",
+        "StopIteration": "StopAsyncIteration",
+    },
+    modules={"kadence.consumer.application.shell": "kadence.consumer.application.async_shell"},
+    docstrings={
+        "": '''"""`AsyncShareConsumer`: queues for asyncio (KIP-932), on the loop's own thread. Application side.
+
+Generated from share_consumer.py by tools/generate.py; do not edit. The rules are in tools/async_rules.py.
+"""''',
+        "ShareConsumer": _SHARE_CONSUMER,
+    },
+    sentences={
+        "After a ``break`` call `commit`": "After a ``break`` await `commit`",
     },
 )
 
@@ -187,5 +239,5 @@ Generated from admin.py by tools/generate.py; do not edit. The rules are in tool
     },
 )
 
-TWINS: Final = (CONSUMER, PRODUCER, ADMIN)
+TWINS: Final = (CONSUMER, SHARE_CONSUMER, PRODUCER, ADMIN)
 """Every module that is made so."""

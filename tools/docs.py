@@ -15,7 +15,7 @@ from enum import Enum
 from functools import partial
 from typing import Final, TypeVar
 
-from kadence import Consumer, MetricName, Producer, admin, config
+from kadence import Consumer, MetricName, Producer, ShareConsumer, admin, config
 from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, member_states
 from kadence.producer import transaction_states
@@ -407,13 +407,13 @@ def admin_reference() -> str:
 
 
 def metrics() -> str:
-    """docs/metrics.md with every name that `Consumer.metrics` and `Producer.metrics` can have.
+    """docs/metrics.md with every name that the metrics of consumers, share consumers and producers can have.
 
     A measurement that has several statistics has one row. Rows that both clients have stand in a table of their own.
     What a table before explains for the whole client is only named in the tables for each topic and each broker.
     """
     measured: dict[tuple[str, str, str], list[MetricName]] = {}
-    for name in (*Consumer.metric_names(), *Producer.metric_names()):
+    for name in (*Consumer.metric_names(), *ShareConsumer.metric_names(), *Producer.metric_names()):
         tags = " and ".join(tag for tag in name.tags if tag != "client-id")
         measured.setdefault((name.group, tags, _measured(name.name)), []).append(name)
     rows = [(of, tags, _metric_row(alike)) for (of, tags, _), alike in measured.items()]
@@ -428,15 +428,24 @@ def metrics() -> str:
     explained: set[str] = set()
     for title, part in parts.items():
         tables.append(_metric_section(title, part, explained))
+        explained.update(part)
         if ", for each " not in title:
             explained.update(_measured(row.split("`")[1]) for row in part)
     return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
 
 
 def _metric_section(title: str, rows: Sequence[str], explained: Collection[str]) -> str:
-    """A table under its title. In those of topics and brokers, a line has the names that a table before explains."""
+    """A table under its title.
+
+    In those of topics, brokers and share consumers a line has the names that a table before explains.
+    """
     is_brief = title.endswith((", for each topic", ", for each node-id"))
-    known = [row for row in rows if is_brief and _measured(row.split("`")[1]) in explained]
+    known = [
+        row
+        for row in rows
+        if (is_brief and _measured(row.split("`")[1]) in explained)
+        or ("share-" in title and row in explained)
+    ]
     parts = [f"### {title}"]
     if known:
         parts.append("As above: " + "; ".join(row.split(" | ")[0].removeprefix("| ") for row in known) + ".")
@@ -500,8 +509,6 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
     "no share groups (KIP-932)": {
         76: "ShareGroupHeartbeat",
         77: "ShareGroupDescribe",
-        78: "ShareFetch",
-        79: "ShareAcknowledge",
         83: "InitializeShareGroupState",
         84: "ReadShareGroupState",
         85: "WriteShareGroupState",

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from typing import Any, assert_type
 
 from kadence import (
+    AcknowledgeType,
     Admin,
     AsyncConsumer,
     AsyncProducer,
     AsyncRebalanceListener,
+    AsyncShareConsumer,
     Consumer,
     ConsumerSettings,
+    KafkaError,
     NewTopic,
     OffsetAndMetadata,
     Producer,
@@ -25,6 +28,8 @@ from kadence import (
     Record,
     RecordMetadata,
     Records,
+    ShareConsumer,
+    ShareConsumerSettings,
     Stall,
     SubscriptionPattern,
     Token,
@@ -260,3 +265,48 @@ def producing(producer: Producer) -> None:
     producer.send("orders", value=None, headers=[("trace", None)])
     producer.send(b"orders")  # error: send
     producer.flush("5")  # error: flush
+
+
+# ------------------------------------------------------------ queues
+
+
+def told(partition: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
+    print(partition, offsets, error)
+
+
+async def told_later(partition: TopicPartition, offsets: frozenset[int], error: KafkaError | None) -> None:
+    print(partition, offsets, error)
+
+
+def queue() -> None:
+    settings: ShareConsumerSettings = {"bootstrap_servers": "a:9092", "share_acquire_mode": "record_limit"}
+    ShareConsumer(**settings)
+    ShareConsumer(group_id="q", share_acknowledgement_mode="explicit", share_lock_renewal="false")
+    ShareConsumer(group_id="q", auto_offset_reset="latest")  # error: auto_offset_reset
+    consumer = ShareConsumer({"group.id": "q"}, value_deserializer=Order.parse)
+    assert_type(consumer, ShareConsumer[bytes, Order])
+    for record in consumer:
+        assert_type(record, Record[bytes, Order])
+        assert_type(record.delivery_count, int | None)
+        consumer.acknowledge(record)
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+        consumer.acknowledge(record, type=AcknowledgeType.REJECT)
+        consumer.acknowledge(record.topic, record.partition, record.offset, AcknowledgeType.RENEW)
+    consumer.acknowledge(consumer.poll(1.5, max_records=5))
+    consumer.set_acknowledgement_commit_callback(told)
+    consumer.set_acknowledgement_commit_callback(None)
+    consumer.set_acknowledgement_commit_callback(len)  # error: set_acknowledgement_commit_callback
+    assert_type(consumer.commit(timeout=1), dict[TopicPartition, KafkaError | None])
+    assert_type(consumer.lock_timeout, float | None)
+    consumer.seek(PARTITION, 5)  # error: seek
+
+
+async def queue_for_asyncio() -> None:
+    async with AsyncShareConsumer(group_id="q", value_deserializer=Order.parse) as consumer:
+        await consumer.subscribe(["jobs"])
+        consumer.set_acknowledgement_commit_callback(told_later)
+        async for record in consumer:
+            assert_type(record, Record[bytes, Order])
+            consumer.acknowledge(record)
+        assert_type(await consumer.poll(1), Records[bytes, Order])
+        assert_type(await consumer.commit(), dict[TopicPartition, KafkaError | None])

@@ -133,6 +133,11 @@ if TYPE_CHECKING:
     from kadence.records import Record
     from kadence.security import Token
     from kadence.serializers import Serializer
+    from kadence.share.acknowledgements import AcknowledgeType
+    from kadence.share.application.results import AcknowledgementCallback
+    from kadence.share.async_share_consumer import AsyncShareConsumer
+    from kadence.share.settings import ShareConsumerSettings
+    from kadence.share.share_consumer import ShareConsumer
     from kadence.stopping import StopOnSignals, stop_on_signals
     from kadence.types import (
         GroupMetadata,
@@ -149,6 +154,8 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "AcknowledgeType",
+    "AcknowledgementCallback",
     "Acl",
     "AclFilter",
     "Admin",
@@ -161,6 +168,7 @@ __all__ = [
     "AsyncConsumer",
     "AsyncProducer",
     "AsyncRebalanceListener",
+    "AsyncShareConsumer",
     "AuthenticationError",
     "Broker",
     "BrokerError",
@@ -254,6 +262,8 @@ __all__ = [
     "Seconds",
     "SerializationError",
     "Serializer",
+    "ShareConsumer",
+    "ShareConsumerSettings",
     "ShareGroupDescription",
     "ShareGroupOffset",
     "Stall",
@@ -288,6 +298,8 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AcknowledgeType": "kadence.share.acknowledgements",
+    "AcknowledgementCallback": "kadence.share.application.results",
     "Acl": "kadence.admin",
     "AclFilter": "kadence.admin",
     "Admin": "kadence.admin",
@@ -300,6 +312,7 @@ _HOMES = {
     "AsyncConsumer": "kadence.consumer.async_consumer",
     "AsyncProducer": "kadence.producer.async_producer",
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
+    "AsyncShareConsumer": "kadence.share.async_share_consumer",
     "AuthenticationError": "kadence.errors",
     "Broker": "kadence_broker",
     "BrokerError": "kadence.errors",
@@ -393,6 +406,8 @@ _HOMES = {
     "Seconds": "kadence.clock",
     "SerializationError": "kadence.errors",
     "Serializer": "kadence.serializers",
+    "ShareConsumer": "kadence.share.share_consumer",
+    "ShareConsumerSettings": "kadence.share.settings",
     "ShareGroupDescription": "kadence.admin",
     "ShareGroupOffset": "kadence.admin",
     "Stall": "kadence.consumer.application.processing",

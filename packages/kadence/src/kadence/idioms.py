@@ -115,6 +115,16 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "asynchronous": "commit() waits and raises; commit_async(offsets, callback) does not wait",
         "message": "write commit(record), for the record and all before it in its partition",
     },
+    "ShareConsumer": {
+        "consume": "call poll(timeout, max_records=n)",
+        "commit_sync": "call commit(), which returns an error or None for each partition",
+        "acquisition_lock_timeout_ms": "read lock_timeout, in seconds",
+        "seek": "a queue has no positions; Admin.alter_share_group_offsets moves where it begins",
+        "pause": "a queue has no positions to hold; poll less, or unsubscribe()",
+        "nack": "call acknowledge(record, AcknowledgeType.RELEASE), or REJECT",
+        "ack": "call acknowledge(record)",
+    },
+    "ShareConsumer.poll": {"timeout_ms": "write timeout=, in seconds"},
     "Records": {
         "error": _RECORDS,
         "value": _RECORDS,

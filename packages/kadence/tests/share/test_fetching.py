@@ -179,3 +179,20 @@ def test_the_lock_is_the_brokers_to_say(world: Requests) -> None:
     )
     assert world.state.lock_timeout_ms == 15_000 != LOCK_MS
     assert world.take().lock_ends == sent_at + 15_000
+
+
+def test_a_long_poll_takes_a_quarter_of_the_lock_at_most() -> None:
+    """Locks are counted from when the fetch leaves: one that waits for as long would bring nothing of use."""
+    world = Requests(fetch_max_wait_ms=60_000)
+    world.waits()
+    assert world.fetch().message.max_wait_ms == LOCK_MS // 4
+
+
+def test_polls_that_do_not_wait_get_records_too(world: Requests) -> None:
+    world.waits()
+    world.state.unwant(world.now, found=False)
+    world.hand.advance(20)
+    request = world.fetch()
+    world.answer_fetch(request)
+    world.hand.advance(1_000)
+    assert world.sent() == [], "nobody polls any more"

@@ -42,7 +42,6 @@ from kadence.protocol import error_codes
 from kadence.protocol.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kadence.protocol.client_frames import encode_frame
 from kadence.protocol.fetch import FetchRequest
-from kadence.protocol.share_fetch import ShareFetchRequest
 from kadence.wire import VersionError, WireError, unreadable
 
 if TYPE_CHECKING:
@@ -50,6 +49,9 @@ if TYPE_CHECKING:
     from kadence.connection.sasl.exchange import Login
 
 __all__ = ["BrokerConnection", "Phase", "WrongNodeError"]
+
+_BRING_RECORDS: Final = frozenset({FetchRequest.API_KEY, 78})
+"""Fetch, and ShareFetch: consumers load none of it."""
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
@@ -249,7 +251,7 @@ class BrokerConnection:
             MalformedMessageError: nothing was asked, so nothing is due.
         """
         head = self._head()
-        return head.request if isinstance(head.message, FetchRequest | ShareFetchRequest) else None
+        return head.request if head.message.API_KEY in _BRING_RECORDS else None
 
     def receive(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         """One whole frame without its length. Returns the answer, None for the connection's own exchange.

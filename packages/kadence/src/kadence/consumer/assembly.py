@@ -15,7 +15,7 @@ from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.request_manager import RequestManager
 from kadence.client.surroundings import JobRunner, Surroundings, here
 from kadence.clock import Clock
-from kadence.config import ConsumerConfig
+from kadence.config import ClientConfig, ConsumerConfig
 from kadence.connection.request import ConnectionPurpose
 from kadence.consumer.application.callbacks import Interceptors, Rebalancing
 from kadence.consumer.application.client_core import Chosen
@@ -57,10 +57,11 @@ from kadence.types import GroupMetadata
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
+    from kadence.config import ShareConsumerConfig
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducer, LetterProducers
     from kadence.consumer.group.classic_member import ClassicMembership
 
-__all__ = ["aside", "core_of", "letter_producer", "network_side"]
+__all__ = ["aside", "core_of", "dead_letters_of", "letter_producer", "network_side", "notice"]
 
 log = logger("kadence.consumer")
 
@@ -98,7 +99,7 @@ def aside() -> Aside:
     return here().aside or ThreadsAside()
 
 
-def letter_producer(config: ConsumerConfig, transactional_id: str | None = None) -> LetterProducer:
+def letter_producer(config: ClientConfig, transactional_id: str | None = None) -> LetterProducer:
     """A consumer's producer, for dead letters or the outputs of `process`. Most consumers need none, and load none."""
     from kadence.producer.dead_letters import producer_for
 
@@ -280,14 +281,14 @@ def core_of(
     if config.key_deserializer is not None or config.value_deserializer is not None:
         # Most consumers take bytes, and load neither of them.
         load("kadence.consumer.fetch.decoding")
-    dead_letters = _dead_letters(config, shared_state, letter_producers, aside)
+    dead_letters = dead_letters_of(config, shared_state, letter_producers, aside)
     stalls = Stalls(
         config.group_id,
         lambda: (collector.given(), collector.in_hand()),
         config.stall_report_callback,
         shared_state.wall_offset_ms,
     )
-    _notice(shared_state, stalls)
+    notice(shared_state, stalls)
     polls = Polls(
         config,
         shared_state,
@@ -333,19 +334,20 @@ def _raise(attention: Attention) -> None:
     attention.up = True
 
 
-def _notice(client_state: ClientState, stalls: Stalls) -> None:
-    """Listeners for stalls."""
+def notice(client_state: ClientState, stalls: Stalls) -> None:
+    """Report stalls to this listener."""
     # A weak reference: the network thread would otherwise keep an unclosed consumer from being collected.
     noticed = weakref.WeakMethod(stalls.noticed)
     client_state.on_stall = lambda event: None if (notice := noticed()) is None else notice(event)
 
 
-def _dead_letters(
-    config: ConsumerConfig,
+def dead_letters_of(
+    config: ConsumerConfig | ShareConsumerConfig,
     client_state: ClientState,
     letter_producers: LetterProducers,
     aside: Callable[[], Aside],
 ) -> DeadLetters | None:
+    """Who writes bad records to dead.letter.topic; None without one."""
     if config.dead_letter_topic is None:
         return None
     # Imported here because most consumers write none.

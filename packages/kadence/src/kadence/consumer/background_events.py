@@ -100,12 +100,12 @@ class Reaper:
     def next_deadline(self) -> int:
         if not self._waiting:
             return FOREVER
-        return min(call.deadline for call in self._waiting.values())
+        return min(call.reaped_at for call in self._waiting.values())
 
     def reap(self, now: int) -> list[Answer]:
         if not self._waiting:
             return []
-        overdue = [call_id for call_id, call in self._waiting.items() if call.deadline <= now]
+        overdue = [call_id for call_id, call in self._waiting.items() if call.reaped_at <= now]
         answers = []
         for call_id in overdue:
             call = self._waiting.pop(call_id)

@@ -68,6 +68,11 @@ class ApplicationEvent:
         return self.id != 0
 
     @property
+    def reaped_at(self) -> int:
+        """When the reaper answers it. A manager that answers at the deadline by itself does not need that."""
+        return self.deadline
+
+    @property
     def what(self) -> str:
         """The call in the words of an error."""
         return what_of(type(self))

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import Any, Final
 
 from kadence.client.surroundings import here
-from kadence.config import ClientConfig, ConsumerConfig
+from kadence.config import ClientConfig
 from kadence.producer.producer import Producer
 
 __all__ = ["producer_for"]
@@ -27,7 +27,7 @@ _MOST_BYTES: Final = 32 * 1024 * 1024
 producer's default."""
 
 
-def producer_for(config: ConsumerConfig, transactional_id: str | None = None) -> Any:
+def producer_for(config: ClientConfig, transactional_id: str | None = None) -> Any:
     """Make a producer with the consumer's connection settings."""
     given = {
         item.name.replace("_", "."): value

@@ -7,8 +7,9 @@ partition repeat in every row: short runs of them are kept ready and sliced.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from kadence._native.shared import ALL_COLUMNS, OWN_COLUMNS, BinaryColumn, Columns, HeaderColumn
@@ -109,25 +110,33 @@ def to_table(
     return _pyarrow().Table.from_batches(batches, schema=layout.schema)
 
 
-def of_records(records: Sequence[Record]) -> pa.Table:
+def of_records(records: Sequence[Record], names: tuple[str, ...] = OWN_COLUMNS) -> pa.Table:
     """A table with the columns of `schema` and one row per record; keys and values are bytes.
+
+    Args:
+        names: the columns, of `ALL_COLUMNS`.
 
     Raises:
         MissingDependencyError: pyarrow is not installed.
     """
-    pa = _pyarrow()
-    columns = {
-        "key": [record.key for record in records],
-        "value": [record.value for record in records],
-        "topic": [record.topic for record in records],
-        "partition": [record.partition for record in records],
-        "offset": [record.offset for record in records],
-        "timestamp": [
-            min(max(record.timestamp * 1000, -_LAST_MICROSECOND), _LAST_MICROSECOND) for record in records
-        ],
-        "timestampType": [record.timestamp_type for record in records],
-    }
-    return pa.table(columns, schema=schema())
+    made = {name: list(map(_FIELDS[name], records)) for name in names}
+    return _pyarrow().table(made, schema=schema(names))
+
+
+def _microseconds(record: Record) -> int:
+    return min(max(record.timestamp * 1000, -_LAST_MICROSECOND), _LAST_MICROSECOND)
+
+
+_FIELDS: Final[Mapping[str, Callable[[Record], object]]] = {
+    "key": attrgetter("key"),
+    "value": attrgetter("value"),
+    "topic": attrgetter("topic"),
+    "partition": attrgetter("partition"),
+    "offset": attrgetter("offset"),
+    "timestamp": _microseconds,
+    "timestampType": attrgetter("timestamp_type"),
+    "headers": lambda record: [{"key": key, "value": value} for key, value in record.headers] or None,
+}
 
 
 class _Layout:

@@ -95,6 +95,11 @@ class AcquiredReader:
             self._pass_all()
         return out
 
+    def rest(self) -> list[Acknowledged]:
+        """What was not passed, to be released."""
+        left = self._acquired[self._range :]
+        return [Acknowledged(max(each.first, self._at), each.last, AcknowledgeType.RELEASE) for each in left]
+
     def close(self) -> None:
         """Let go of the bytes, and give their loan back."""
         self._records.close()

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
 from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.surroundings import Surroundings
+from kadence.clock import Clock
 from kadence.config import ShareConsumerConfig
-from kadence.connection.request import ConnectionPurpose
+from kadence.connection.request import ConnectionPurpose, Request
+from kadence.consumer.application.client_core import Chosen
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.processing import Stalls
 from kadence.consumer.arming import arm_native_heartbeat
+from kadence.consumer.assembly import dead_letters_of, notice
 from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.epoch_member import new_member_id
@@ -17,13 +24,24 @@ from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.turn import Turn
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.share.application.bad_records import Decoding
+from kadence.share.application.buffer import Buffer
+from kadence.share.application.core import ShareCore
+from kadence.share.application.holding import Holding
+from kadence.share.application.polls import SharePolls
+from kadence.share.application.results import Results
 from kadence.share.measures import ShareMeasures
 from kadence.share.network.manager import ShareRequestManager
 from kadence.share.network.member import ShareMembership
 from kadence.share.network.processor import ShareEventProcessor
 from kadence.share.share_state import ShareState
+from kadence.types import GroupMetadata
 
-__all__ = ["network_side"]
+if TYPE_CHECKING:
+    from kadence.client.aside import Aside
+    from kadence.consumer.fetch.dead_letters import LetterProducers
+
+__all__ = ["core_of", "network_side"]
 
 
 def network_side(config: ShareConsumerConfig, around: Surroundings) -> tuple[ShareState, Engine]:
@@ -66,12 +84,20 @@ def _turn(
         arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
     requests = ShareRequestManager(config, member, metadata, share_state, handler)
     member.on_assignment, member.on_leaving = requests.assigned, requests.leave
+    if around.has_native_heartbeat:
+
+        def native_renewals_sent(natively: list[Request], sent_at: int) -> None:
+            delegate.sent_by_others(requests, natively)
+            requests.renewed_natively(natively, sent_at)
+
+        client.on_native_renewals = native_renewals_sent
+        requests.native_renewals.on_change = client.arm_native_renewal
     processor = ShareEventProcessor(member, metadata, requests, handler)
     processor.is_cut_off = client.is_cut_off
 
     def metadata_changed(now: int) -> None:
         del now
-        client.set_nodes(metadata.cluster.nodes.values())
+        client.set_nodes(metadata.cluster.nodes.values(), metadata.cluster.cluster_id)
 
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
@@ -82,6 +108,7 @@ def _turn(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+    client.on_wrong_node = metadata.brokers_are_wrong
     return Turn(
         clock,
         share_state,
@@ -93,3 +120,55 @@ def _turn(
         member,
         (metadata, coordinator, heartbeat, member, requests),
     )
+
+
+def core_of(
+    config: ShareConsumerConfig,
+    shared_state: ShareState,
+    engine: Engine,
+    clock: Clock,
+    letter_producers: LetterProducers,
+    aside: Callable[[], Aside],
+) -> ShareCore:
+    """The core of a new share consumer, whose engine it starts.
+
+    Args:
+        letter_producers: makes the producer of dead letter records. aside: where calls are made that may block.
+    """
+    chosen = Chosen()
+    exchange = Exchange(shared_state, clock, GroupMetadata(config.group_id or ""))
+    holding = Holding(is_explicit=config.is_explicit)
+    results = Results(shared_state, holding)
+    dead_letters = dead_letters_of(config, shared_state, letter_producers, aside)
+    decoding: Decoding | None = None
+    if config.key_deserializer is not None or config.value_deserializer is not None:
+        decoding = Decoding(config, holding, dead_letters, shared_state.alert, clock)
+    buffer = Buffer(
+        shared_state,
+        holding,
+        decoding,
+        clock,
+        check_crcs=config.check_crcs,
+        max_batch_bytes=config.max_batch_bytes,
+    )
+    stalls = Stalls(
+        config.group_id, holding.in_hand, config.stall_report_callback, shared_state.wall_offset_ms
+    )
+    notice(shared_state, stalls)
+    polls = SharePolls(config, shared_state, clock, chosen, exchange, holding, buffer, results, stalls)
+    core = ShareCore(
+        config,
+        shared_state,
+        engine,
+        clock,
+        chosen=chosen,
+        exchange=exchange,
+        stalls=stalls,
+        holding=holding,
+        buffer=buffer,
+        polls=polls,
+        results=results,
+        dead_letters=dead_letters,
+    )
+    engine.start()
+    return core

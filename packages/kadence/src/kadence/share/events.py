@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kadence.clock import FOREVER
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent
 from kadence.errors import KafkaError
 from kadence.share.acknowledgements import Acknowledged, TopicIdPartition
@@ -53,8 +54,12 @@ class Acknowledge(ApplicationEvent):
 
     @property
     def is_answered(self) -> bool:
+        return self.sending is Sending.SYNC and self.id != 0
+
+    @property
+    def reaped_at(self) -> int:
         # The manager answers at the deadline by itself, with what is known of each partition.
-        return False
+        return FOREVER
 
     @property
     def what(self) -> str:

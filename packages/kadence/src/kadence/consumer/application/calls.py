@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
-from kadence.client.engine import END_MS
 from kadence.client.waits import Waits
-from kadence.clock import FOREVER, Clock, Seconds, add_ms, to_ms
+from kadence.clock import Clock, Seconds
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.arguments import (
@@ -39,10 +38,9 @@ from kadence.consumer.application.arguments import (
     topic_names,
 )
 from kadence.consumer.application.callbacks import AsyncRebalanceListener, CommitCallback
+from kadence.consumer.application.client_calls import ClientCalls
 from kadence.consumer.application.commits import parts_of
 from kadence.consumer.application.core import Core
-from kadence.consumer.application.processing import Stall
-from kadence.consumer.client_state import FAREWELL_MS, NetworkLateness
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.shared_partition import NotFetched, NotFetchedReason
 from kadence.consumer.shared_state import SharedState
@@ -50,8 +48,6 @@ from kadence.errors import (
     ConfigError,
     IllegalStateError,
 )
-from kadence.idioms import NotAwaited
-from kadence.logs import logger
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
@@ -78,34 +74,23 @@ __all__ = ["EARLIEST", "LATEST", "Calls", "Topics"]
 Topics = str | Iterable[str] | re.Pattern[str] | SubscriptionPattern
 
 LATEST, EARLIEST = -1, -2
-_CLOSE_MS = 30_000
-_SURELY_MS = 500
-"""A whole number of so many seconds or more is not meant for a poll."""
-
-_log = logger("kadence.consumer")
 
 
-class Calls:
-    """What each call does. Those that may wait are generators; the others are done when they return.
+class Calls(ClientCalls):
+    """What each call of a consumer does."""
 
-    Args:
-        awaits: whether the shell awaits callbacks that are coroutine functions.
-    """
+    _core: Core
+    _config: ConsumerConfig
 
     def __init__(
         self, config: ConsumerConfig, shared_state: SharedState, core: Core, clock: Clock, *, awaits: bool
     ) -> None:
-        self._config = config
+        super().__init__(config, shared_state, core, clock, awaits=awaits)
         self._shared_state = shared_state
-        self._core = core
-        self._clock = clock
-        self._awaits = awaits
         self._metrics: Metrics | None = None
         self._tracked: Tracked | None = None
-        self._default_close_by = 0
         self._interceptors = core.interceptors
         self._arrow_polls: ArrowPolls | None = None
-        self._has_told_unit = False
 
     # ------------------------------------------------------------ what to read
 
@@ -170,9 +155,6 @@ class Calls:
 
         return ByHand(self._core)
 
-    def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
-        return self._core.unsubscribe(self._deadline(timeout))
-
     def subscription(self) -> frozenset[str]:
         core = self._core
         if core.chosen.pattern is None:
@@ -210,8 +192,7 @@ class Calls:
             if max_records is None and usual > 0
             else self._cap(max_records, self._config.max_poll_records)
         )
-        if type(timeout) is int and timeout >= _SURELY_MS:
-            self._look_at_unit(timeout)
+        self._look_at_unit(timeout)
         return self._core.polls.poll(self._until(timeout, self._core.polls.counted_at), limit, self._records)
 
     def _records(self, chunks: list[tuple[TopicPartition, list[Record]]]) -> Records[Any, Any]:
@@ -424,12 +405,6 @@ class Calls:
     def rebalances(self) -> Sequence[m.Rebalance]:
         return tuple(self._core.rebalances)
 
-    def network_lateness(self) -> NetworkLateness:
-        return self._shared_state.lateness.seen(self._clock.now_ms())
-
-    def stalls(self) -> Sequence[Stall]:
-        return self._core.stalls.history()
-
     def health(self) -> Health:
         # Most consumers are never asked.
         from kadence.consumer.application.health import health
@@ -452,78 +427,9 @@ class Calls:
             metrics = self._metrics = Metrics(self._config, self._shared_state, self._core)
         return metrics.read(self._clock.now_ms())
 
-    # ------------------------------------------------------------ the end
-
-    def stop(self, grace: Seconds | None) -> None:
-        self._core.exchange.grace.begin(self._clock.now_ms(), grace)
-        self._core.stop()
-        return cast(None, NotAwaited("consumer", "ends iterations and polls")) if self._awaits else None
-
-    @property
-    def stopping(self) -> bool:
-        return self._core.stopping
-
-    def busy(self) -> str | None:
-        """What the application does instead of closing this consumer, and where; None once it closes it. Any thread.
-
-        It may work on records, or wait in a call. A poll is none of these: it ends with `stop`. A close without
-        a timeout is, if it began before `stop` and would take longer than the grace period.
-        """
-        if self._core.exchange.closed or self._shared_state.ended:
-            return None
-        if self._core.closing:
-            is_late = self._default_close_by > self._core.exchange.grace.close_by
-            return "close() waits for brokers." if is_late else None
-        return self._core.stalls.present()
-
-    def leave_unfinished(self) -> None:
-        """Leave the group, without a commit, whatever the application is doing. Any thread; waits for nothing."""
-        now = self._clock.now_ms()
-        by = min(add_ms(now, FAREWELL_MS), max(self._core.exchange.grace.close_by, add_ms(now, END_MS)))
-        self._shared_state.begin_close(by)
-
-    def closed_by(self, timeout: Seconds | None) -> int:
-        """The deadline of a close: without one of its own that of the grace period that `stop` was told of."""
-        now, ms = self._clock.now_ms(), to_ms(timeout)
-        self._default_close_by = 0
-        if ms is not None:
-            return add_ms(now, ms)
-        by = min(add_ms(now, _CLOSE_MS), self._core.exchange.grace.close_by)
-        self._default_close_by = max(by, add_ms(now, FAREWELL_MS))
-        return self._default_close_by
-
-    def close(self, deadline: int, *, processed_only: bool, leave: bool | None = None) -> Waits[None]:
-        return self._core.close(deadline, processed_only=processed_only, leave=leave)
-
     def describe(self, kind: str) -> str:
         """One line of state, for the repr."""
-        core = self._core
-        return (
-            f"<{kind} {self._config.client_id} group={self._config.group_id or '-'} "
-            f"{'closed' if core.exchange.closed else 'open'} member={core.identity.member_id or '-'} "
-            f"generation={core.identity.generation_id} assigned={len(core.known.partitions)}>"
-        )
-
-    def _deadline(self, timeout: Seconds | None) -> int:
-        ms = to_ms(timeout)
-        return add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms if ms is None else ms)
-
-    def _look_at_unit(self, timeout: Seconds) -> None:
-        """Other clients' polls take milliseconds: say once what such a number means here."""
-        if not self._has_told_unit:
-            self._has_told_unit = True
-            _log.warning(
-                "poll(%d) waits for up to %d seconds: timeouts are seconds here, so %d ms are %s",
-                timeout,
-                timeout,
-                timeout,
-                timeout / 1000,
-            )
-
-    def _until(self, timeout: Seconds, since: int = -1) -> int:
-        """When it is over; ``since``: when the call began, if that is known."""
-        ms = to_ms(timeout)
-        return FOREVER if ms is None else add_ms(since if since >= 0 else self._clock.now_ms(), ms)
+        return self._described(kind, len(self._core.known.partitions))
 
 
 def _not_fetched(now: int, reason: NotFetchedReason, since: int, detail: str) -> NotFetched:

@@ -48,7 +48,8 @@ class Exchange:
             is to be sent before. closed: it has ended.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         stands: whether an error of a partition is still true.
-        on_commit: takes the end of an asynchronous commit.
+        on_commit: takes the end of an asynchronous commit. on_event: takes events that only some clients have; one that
+            was taken may come once more, after an interruption.
         grace: until when calls may wait once `stop` was called.
         stalled: the stall that was told of and that no poll has ended (B4).
     """
@@ -69,6 +70,7 @@ class Exchange:
         self.has_records: Callable[[TopicPartition, int], bool] = lambda partition, fetch_epoch: False
         self.stands: Callable[[m.Failed], bool] = lambda failure: True
         self.on_commit: Callable[[m.CommitCompleted], None] = lambda event: None
+        self.on_event: Callable[[m.BackgroundEvent], None] = lambda event: None
         self._client_state = client_state
         self._clock = clock
         self._polls_after_stop = 0
@@ -259,6 +261,8 @@ class Exchange:
                 self._failed(event)
             elif isinstance(event, m.Stalled):
                 self.stalled = event
+            else:
+                self.on_event(event)
             background_events.popleft()
         self._client_state.measures.background_events.taken(began, self._clock.now_ms())
 

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kadence.consumer.shared_state import SharedState
+from kadence.consumer.application.client_core import ClientCore
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.measures import Group
 
 if TYPE_CHECKING:
     from kadence.consumer.application.core import Core
+    from kadence.consumer.shared_state import SharedState
 
-__all__ = ["Health", "health"]
+__all__ = ["Health", "health", "hindrances", "ills"]
 
 _STUCK_MS: Final = 60_000
 
@@ -41,8 +44,8 @@ class Health(NamedTuple):
 
 def health(core: Core, shared_state: SharedState, now: int) -> Health:
     """Look at one consumer."""
-    ills = list(_ills(core, shared_state, now))
-    hindrances = list(_hindrances(core, shared_state, now))
+    wrong = list(ills(core, shared_state, now))
+    hindering = list(hindrances(core, shared_state.measures.group, now))
     partitions = [
         (partition, why)
         for partition, shared_partition in shared_state.shared_partitions.items()
@@ -55,15 +58,15 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
         told.append(f"{len(partitions) - _NAMED} more partitions are not read")
     told += _stuck(core, now)
     told += [f"{topic}: {why.reason.value}" for topic, why in shared_state.missing.items()]
-    return Health(not ills, not (ills or hindrances or is_kept), (*ills, *hindrances, *told))
+    return Health(not wrong, not (wrong or hindering or is_kept), (*wrong, *hindering, *told))
 
 
-def _ills(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
+def ills(core: ClientCore, client_state: ClientState, now: int) -> Iterator[str]:
     """What a restart mends."""
     if core.exchange.closed:
         yield "it is closed"
         return
-    if shared_state.ended:
+    if client_state.ended:
         yield "its network thread has ended"
     for stall in core.stalls.history():
         if stall.left_group and stall.ended_at is None:
@@ -92,7 +95,7 @@ def _stuck(core: Core, now: int) -> list[str]:
     ]
 
 
-def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str]:
+def hindrances(core: ClientCore, group: Group, now: int) -> Iterator[str]:
     """What keeps it from reading at all."""
     if core.exchange.closed:
         return
@@ -101,7 +104,7 @@ def _hindrances(core: Core, shared_state: SharedState, now: int) -> Iterator[str
     elif core.chosen.subscribed is not None or core.chosen.pattern is not None:
         if core.group.generation_id < 0:
             yield f"it is not a member of group {core.group.group_id!r}"
-        elif now >= shared_state.measures.group.alive_until():
+        elif now >= group.alive_until():
             yield (
                 f"no heartbeat has been answered for so long that group {core.group.group_id!r} may have removed this "
                 "member"

@@ -10,7 +10,8 @@ from collections.abc import Callable
 from math import isnan, nan
 from typing import TYPE_CHECKING
 
-from kadence.consumer.measures import Measures, Queue, TopicFetches, TopicPollMeasures
+from kadence.consumer.client_state import ClientState
+from kadence.consumer.measures import Group, Measures, PollMeasures, Queue, TopicFetches, TopicPollMeasures
 from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.lag import lag
@@ -34,13 +35,17 @@ __all__ = [
     "fetched",
     "fetching",
     "frontier",
+    "heartbeats",
+    "lateness",
     "membership",
     "one_cause",
     "one_partition",
     "one_reason",
     "own",
+    "polls",
     "stalls",
     "taken",
+    "traffic",
     "unfetched",
     "work",
 ]
@@ -54,17 +59,8 @@ if TYPE_CHECKING:
 
 def client(shared_state: SharedState) -> Rows:
     """Rows of polls, calls and connections: consumer-metrics."""
-    measures = shared_state.measures
-    network, poll_measures = measures.network, measures.poll_measures
-    yield from ago("last-poll", "the last poll() began", lambda: poll_measures.last_at)
-    between = "time between the beginnings of two calls of poll()"
-    yield Row("time-between-poll-avg", f"The average {between}, in ms", poll_measures.polls.average)
-    yield Row("time-between-poll-max", f"The longest {between}, in ms", poll_measures.polls.highest)
-    yield Row(
-        "poll-idle-ratio-avg",
-        "The average share of the time that poll() waits, as opposed to the application working",
-        poll_measures.idle.average,
-    )
+    poll_measures = shared_state.measures.poll_measures
+    yield from polls(poll_measures)
     yield Row(
         "commit-sync-time-ns-total",
         "Time spent in commit(), in ns",
@@ -75,29 +71,49 @@ def client(shared_state: SharedState) -> Rows:
         "Time spent in committed(), in ns",
         lambda now: poll_measures.committed_ms * NANOS,
     )
+    yield from traffic(shared_state)
+
+
+def polls(poll_measures: PollMeasures) -> Rows:
+    """Of polls."""
+    yield from ago("last-poll", "the last poll() began", lambda: poll_measures.last_at)
+    between = "time between the beginnings of two calls of poll()"
+    yield Row("time-between-poll-avg", f"The average {between}, in ms", poll_measures.polls.average)
+    yield Row("time-between-poll-max", f"The longest {between}, in ms", poll_measures.polls.highest)
+    yield Row(
+        "poll-idle-ratio-avg",
+        "The average share of the time that poll() waits, as opposed to the application working",
+        poll_measures.idle.average,
+    )
+
+
+def traffic(client_state: ClientState) -> Rows:
+    """Of connections and the network thread."""
+    measures = client_state.measures
+    network = measures.network
     yield from network_rows.network(network)
     yield from times(
         "time-between-network-thread-poll", "time between two turns of the network thread", measures.turns
     )
     yield Row("unsent-requests-queue-size", "Requests that wait to be sent", lambda now: network.unsent)
     yield from times("unsent-requests-queue-time", "time that a request waits to be sent", network.unsent_ms)
-    yield from _queues(shared_state)
+    yield from _queues(client_state)
 
 
-def _queues(shared_state: SharedState) -> Rows:
+def _queues(client_state: ClientState) -> Rows:
     """Rows of the two queues of the shared state (KIP-1068)."""
-    measures = shared_state.measures
+    measures = client_state.measures
     for name, what, size, queue in (
         (
             "application",
             "calls to the network thread",
-            lambda: len(shared_state.application_events),
+            lambda: len(client_state.application_events),
             measures.application_events,
         ),
         (
             "background",
             "background events for the application",
-            lambda: len(shared_state.background_events),
+            lambda: len(client_state.background_events),
             measures.background_events,
         ),
     ):
@@ -213,13 +229,7 @@ def membership(shared_state: SharedState) -> Rows:
         "The number of partitions that are this consumer's",
         lambda now: len(shared_state.shared_partitions),
     )
-    yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
-    yield Row(
-        "heartbeat-response-time-max",
-        "The longest time to the answer of a heartbeat, in ms",
-        group.heartbeats.highest,
-    )
-    yield from ago("last-heartbeat", "the last heartbeat was sent", lambda: group.heartbeat_sent_at)
+    yield from heartbeats(group)
     for name, what, meter in (("join", "JoinGroup", group.joins), ("sync", "SyncGroup", group.syncs)):
         yield from events(name, f"{what} requests that were answered (classic groups)", meter)
         yield from times(f"{name}-time", f"time to the answer of {what}", meter)
@@ -245,16 +255,23 @@ def membership(shared_state: SharedState) -> Rows:
     yield from times("partition-lost-latency", "on_partitions_lost callback", poll_measures.lost)
 
 
+def heartbeats(group: Group) -> Rows:
+    """Of heartbeats."""
+    yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
+    yield Row(
+        "heartbeat-response-time-max",
+        "The longest time to the answer of a heartbeat, in ms",
+        group.heartbeats.highest,
+    )
+    yield from ago("last-heartbeat", "the last heartbeat was sent", lambda: group.heartbeat_sent_at)
+
+
 # ------------------------------------------------------------ kadence-consumer-metrics
 
 
 def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lettered: Read) -> Rows:
     """Rows of the whole client that Kafka's own client does not have."""
-    measures, poll_measures, lateness = (
-        shared_state.measures,
-        shared_state.measures.poll_measures,
-        shared_state.lateness,
-    )
+    measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
         "Memory that records take, fetched, decompressed or decoded ahead, of what buffer.memory allows",
@@ -284,6 +301,16 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
         "Bytes of decompressed batches",
         lambda now: poll_measures.unpacked_bytes,
     )
+    yield from lateness(shared_state)
+    yield Row("records-skipped-total", "Bad records that were skipped", skipped)
+    yield Row(
+        "records-dead-lettered-total", "Bad records that were written to the dead letter topic", dead_lettered
+    )
+
+
+def lateness(client_state: ClientState) -> Rows:
+    """Of how late the network thread was."""
+    lateness = client_state.lateness
     yield Row(
         "network-thread-lateness",
         "How late the network thread's latest turn was (interpreter held, machine paused), in ms",
@@ -302,11 +329,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     yield Row(
         "network-wakeups-total",
         "How often the application had to wake the network thread",
-        lambda now: shared_state.wakes,
-    )
-    yield Row("records-skipped-total", "Bad records that were skipped", skipped)
-    yield Row(
-        "records-dead-lettered-total", "Bad records that were written to the dead letter topic", dead_lettered
+        lambda now: client_state.wakes,
     )
 
 

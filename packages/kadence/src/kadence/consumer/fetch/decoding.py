@@ -31,7 +31,7 @@ from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
 
-__all__ = ["Chunks", "Decoding", "decoding_one"]
+__all__ = ["Chunks", "Decoding", "decoding_one", "refused", "said_of"]
 
 log = logger("kadence.consumer")
 
@@ -194,7 +194,7 @@ class Decoding:
                 break
             if self._raises:
                 if not good:
-                    raise _bad(record, field, error, _SEEK) from error
+                    raise refused(record, field, error, _SEEK) from error
                 break
             bad.append(BadRecord(record, field, error))
             at += 1
@@ -211,7 +211,7 @@ class Decoding:
         if self._dead_letters is None:
             for each in bad:
                 self.skipped += 1
-                log.warning("skipped: %s", _said_of(each.record, each.field, each.error))
+                log.warning("skipped: %s", said_of(each.record, each.field, each.error))
             return True
         letters = self._letters.setdefault(reader.partition, _Letters(reader.shared_partition.fetch_epoch))
         if letters.delivery is not None:
@@ -251,12 +251,15 @@ class Decoding:
             ) from delivery.error
         for each in delivery.bad:
             self.dead_lettered += 1
-            log.warning("to %s: %s", topic, _said_of(each.record, each.field, each.error))
+            log.warning("to %s: %s", topic, said_of(each.record, each.field, each.error))
         return {each.record.offset for each in delivery.bad}
 
 
-def _said_of(record: Record, field: str, error: Exception) -> str:
-    """Never the bytes, nor an exception's text about them: they may be secret. The place in the record may be shown."""
+def said_of(record: Record, field: str, error: Exception) -> str:
+    """What is logged of a bad record.
+
+    Never the bytes, nor an exception's text about them: they may be secret. The place in the record may be shown.
+    """
     kind = type(error).__name__
     if isinstance(error, UnicodeDecodeError):
         kind += f" at byte {error.start}"
@@ -281,7 +284,7 @@ def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
             (record, field, error), decoder.failed = decoder.failed, None
             if isinstance(error, SchemaRegistryError | ConfigError) or not isinstance(error, Exception):
                 raise error
-            raise _bad(record, field, error, "") from error
+            raise refused(record, field, error, "") from error
         return out[0]
 
     return decode
@@ -298,9 +301,10 @@ _QUICK_MS: Final = 2
 _SEEK: Final = "; seek past it, or set deserialization.errors to skip or dead-letter"
 
 
-def _bad(record: Record, field: str, error: Exception, advice: str) -> RecordDeserializationError:
+def refused(record: Record, field: str, error: Exception, advice: str) -> RecordDeserializationError:
+    """The error of a poll for a record that a deserialiser refuses."""
     return RecordDeserializationError(
-        _said_of(record, field, error) + advice,
+        said_of(record, field, error) + advice,
         partition=TopicPartition(record.topic, record.partition),
         offset=record.offset,
         field=field,

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kadence.client.metadata import Metadata
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.config import ConsumerConfig, ShareConsumerConfig
 from kadence.connection.cluster import Cluster
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Failed, TopicMetadata
@@ -22,6 +21,9 @@ from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.types import Node, PartitionInfo, TopicPartition
 from kadence.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kadence.config import ConsumerConfig, ShareConsumerConfig
 
 __all__ = ["MetadataManager"]
 

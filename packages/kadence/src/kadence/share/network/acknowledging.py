@@ -12,7 +12,7 @@ from kadence.clock import FOREVER
 from kadence.consumer.events import AddBackgroundEvent, Answer
 from kadence.errors import InvalidRecordStateError, KafkaError, KafkaTimeoutError
 from kadence.share.acknowledgements import GAP, AcknowledgeType
-from kadence.share.events import Acknowledge, AcknowledgementsEnded, Ended, Sending
+from kadence.share.events import Acknowledge, AcknowledgementsEnded, Ended
 from kadence.share.network.held import Call, Piece
 from kadence.share.network.offsets import count
 from kadence.share.network.pace import WorkPace
@@ -105,5 +105,5 @@ class Acknowledgements:
             return
         self._calls = [call for call in self._calls if call.waiting]
         for call in done:
-            if call.event.id and call.event.sending is Sending.SYNC:
+            if call.event.is_answered:
                 self._add_event(Answer(call.event.id, call.results))

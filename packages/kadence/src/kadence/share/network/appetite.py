@@ -60,7 +60,7 @@ class Appetite:
             return FOREVER
         nodes = tuple(nodes)
         buffered = self._buffered(now, nodes)
-        if self._share_state.wanted and not buffered:
+        if not buffered and self._share_state.is_hungry(now):
             return self._hungry(node, nodes)
         if self._config.limits_records or (
             buffered and self._share_state.measures.held_bytes() >= self._config.buffer_memory
@@ -76,7 +76,8 @@ class Appetite:
     def _hungry(self, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
         if self._config.limits_records and any(each.sent is not None and each.sent.asked for each in nodes):
             return FOREVER
-        wait_ms = self._config.fetch_max_wait_ms
+        # Locks are counted from when the fetch leaves.
+        wait_ms = min(self._config.fetch_max_wait_ms, self.lock_ms // 4)
         if node.held:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most

@@ -1,0 +1,187 @@
+"""Keys and values from bytes, and what becomes of records that a deserialiser refuses (``deserialization.errors``).
+
+raise        it is released, and poll() raises; the records before it are returned first
+release      it is released: another delivery, perhaps to another member, until the group's limit
+reject       it is rejected: the broker archives it, or writes it to the group's dead letter topic
+dead-letter  it is written to dead.letter.topic, and accepted once that has acknowledged it
+
+A queue has no order, so no other record waits for a bad one. Application side.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+from kadence.clock import Clock
+from kadence.config import ShareConsumerConfig
+from kadence.consumer.decoded_records import Decoder
+from kadence.consumer.fetch.dead_letters import BadRecord, DeadLetters, Delivery
+from kadence.consumer.fetch.decoding import refused, said_of
+from kadence.errors import ConfigError, DeadLetterError, KafkaError, SchemaRegistryError
+from kadence.errors.local import AnswerPendingError
+from kadence.logs import logger
+from kadence.records import Record
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
+from kadence.share.application.holding import Chunk, Holding
+from kadence.share.share_state import AcquiredFetch
+
+__all__ = ["Decoded", "Decoding"]
+
+log = logger("kadence.share")
+
+_ADVICE: Final = "; it is released: set deserialization.errors to reject or dead-letter to end that"
+
+_KINDS: Final = {
+    "raise": AcknowledgeType.RELEASE,
+    "release": AcknowledgeType.RELEASE,
+    "reject": AcknowledgeType.REJECT,
+}
+
+_AT_ONCE: Final = 32
+"""Records that are decoded between two looks at the clock."""
+
+_LEAST_MS: Final = 100
+"""So long a poll decodes at least, whatever its timeout."""
+
+
+class Decoded:
+    """What became of some records.
+
+    Attributes:
+        good: decoded. raw: the same as they came. passed: how many were looked at, good or bad.
+        waits: what the next one waits for; None: nothing.
+    """
+
+    __slots__ = ("good", "passed", "raw", "waits")
+
+    def __init__(self) -> None:
+        self.good: list[Record[Any, Any]] = []
+        self.raw: list[Record[Any, Any]] = []
+        self.passed = 0
+        self.waits: AnswerPendingError | None = None
+
+
+class Decoding:
+    """Deserialises keys and values, and sees to the records that are bad.
+
+    Args:
+        wake: makes a poll that waits look again. Any thread.
+
+    Attributes:
+        until: the deadline (ms) of the poll under way.
+        errors: of what was decoded, to be raised by the polls that find nothing before it.
+        skipped: bad records released or rejected, ever. dead_lettered: those acknowledged by the dead letter topic.
+    """
+
+    def __init__(
+        self,
+        config: ShareConsumerConfig,
+        holding: Holding,
+        dead_letters: DeadLetters | None,
+        wake: Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.until = 0
+        self.errors: deque[KafkaError] = deque()
+        self.skipped = self.dead_lettered = 0
+        self._policy = config.deserialization_errors
+        self._decoder = Decoder(config.key_deserializer, config.value_deserializer)
+        self._holding = holding
+        self._letters = dead_letters
+        self._wake = wake
+        self._clock = clock
+        self._under_way: list[tuple[AcquiredFetch, int, Delivery]] = []
+
+    def decode(self, fetch: AcquiredFetch, chunk: Chunk, records: list[Record[Any, Any]]) -> Decoded:
+        """Decode the first of these, as many as the poll's deadline allows.
+
+        Raises:
+            SchemaRegistryError, ConfigError: the first of them needs a registry that does not answer, or refuses us.
+        """
+        decoded, decoder = Decoded(), self._decoder
+        ends_at = max(self.until, self._clock.now_ms() + _LEAST_MS)
+        end = len(records)
+        while decoded.passed < end:
+            at = decoded.passed
+            stop = decoder.run(records, at, min(at + _AT_ONCE, end), decoded.good)
+            decoded.raw += records[at:stop]
+            decoded.passed = stop
+            if decoder.failed is None:
+                if self._clock.now_ms() >= ends_at:
+                    break
+                continue
+            (record, field, error), decoder.failed = decoder.failed, None
+            if isinstance(error, AnswerPendingError):
+                # Its traceback has the records.
+                decoded.waits = error.with_traceback(None)
+                error.call_back(self._wake)
+                break
+            assert isinstance(error, Exception)
+            if isinstance(error, SchemaRegistryError | ConfigError):
+                # The registry's fault, or that of our settings: the record is not bad, and the next poll asks again.
+                if not decoded.passed:
+                    raise error
+                break
+            decoded.passed += 1
+            self._see_to(fetch, chunk, record, field, error)
+            if self.errors:
+                break
+        return decoded
+
+    def _see_to(
+        self, fetch: AcquiredFetch, chunk: Chunk, record: Record[Any, Any], field: str, error: Exception
+    ) -> None:
+        offset = record.offset
+        if self._letters is not None:
+            self._under_way.append((fetch, offset, self._letters.deliver([BadRecord(record, field, error)])))
+            return
+        self.skipped += 1
+        kind = _KINDS[self._policy]
+        if self._policy == "raise":
+            bad = refused(record, field, error, _ADVICE)
+            bad.__cause__ = error
+            self.errors.append(bad)
+        else:
+            log.warning(
+                "%s: %s",
+                "rejected" if kind is AcknowledgeType.REJECT else "released",
+                said_of(record, field, error),
+            )
+        if self._holding.is_explicit and self._policy == "raise":
+            self._holding.hold_bad(chunk, offset, kind)
+        else:
+            self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])
+
+    # ------------------------------------------------------------ dead letters
+
+    @property
+    def awaits_letters(self) -> bool:
+        """Whether the dead letter topic has not answered for some."""
+        return bool(self._under_way)
+
+    def settle_letters(self) -> None:
+        """Accept what the dead letter topic has, and release what it does not take."""
+        for each in tuple(self._under_way):
+            fetch, offset, delivery = each
+            if not delivery.done:
+                continue
+            self._under_way.remove(each)
+            assert self._letters is not None
+            for line in delivery.shortened:
+                log.warning("%s", line)
+            [bad] = delivery.bad
+            if delivery.error is None:
+                self.dead_lettered += 1
+                log.warning("to %s: %s", self._letters.topic, said_of(bad.record, bad.field, bad.error))
+                kind = AcknowledgeType.ACCEPT
+            else:
+                kind = AcknowledgeType.RELEASE
+                refusal = DeadLetterError(
+                    f"the bad record of {bad.record.topic}-{bad.record.partition} at offset {offset} could not be "
+                    f"written to dead.letter.topic {self._letters.topic!r}, and is released: {delivery.error}"
+                )
+                refusal.__cause__ = delivery.error
+                self.errors.append(refusal)
+            self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])

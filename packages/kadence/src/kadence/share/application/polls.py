@@ -1,0 +1,246 @@
+"""Polls of one share consumer, as generators of waits: events and acknowledgements first, then records (KIP-932).
+
+Application side. What is said of records leaves with the next fetch, or by itself when there is none to be. It is
+handed over at once where the poll waits; a poll that finds records hands over what has come together, but not more
+often than every 20 ms: a loop with polls of one wakes the network thread no more often than one with large polls.
+"""
+
+from __future__ import annotations
+
+from threading import current_thread
+from typing import Any, Final, TypeVar
+
+from kadence.client.waits import Waits
+from kadence.clock import Clock, add_ms
+from kadence.config import ShareConsumerConfig
+from kadence.consumer import events as m
+from kadence.consumer.application.client_core import Chosen
+from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.processing import Stalls
+from kadence.errors import ClosedError, IllegalStateError
+from kadence.records import Record
+from kadence.share.application.buffer import Buffer
+from kadence.share.application.holding import Chunk, Holding
+from kadence.share.application.results import Results
+from kadence.share.events import Acknowledge, Sending
+from kadence.share.share_state import ShareState
+from kadence.types import TopicPartition
+
+__all__ = ["SharePolls"]
+
+R = TypeVar("R")
+
+_TOGETHER_MS: Final = 20
+"""Acknowledgements of so long are sent together while polls find records."""
+
+
+class SharePolls:
+    """The polls of one share consumer.
+
+    Attributes:
+        begun: how many have begun. is_taking: whether one takes records just now.
+    """
+
+    def __init__(
+        self,
+        config: ShareConsumerConfig,
+        shared_state: ShareState,
+        clock: Clock,
+        chosen: Chosen,
+        exchange: Exchange,
+        holding: Holding,
+        buffer: Buffer,
+        results: Results,
+        stalls: Stalls,
+    ) -> None:
+        self.begun = 0
+        self.is_taking = False
+        self._config = config
+        self._shared_state = shared_state
+        self._clock = clock
+        self._chosen = chosen
+        self._exchange = exchange
+        self._holding = holding
+        self._buffer = buffer
+        self._results = results
+        self._stalls = stalls
+        self._has_begun = False
+        """The poll under way began on the fast path, which had nothing for it."""
+        self._sent_at = -_TOGETHER_MS
+        self._given: list[Chunk] = []
+        self._renewed: list[Chunk] = []
+        """What the last poll returned, and what of it was returned before."""
+
+    # ------------------------------------------------------------ polls
+
+    def poll_buffered(self, limit: int) -> list[Chunk] | None:
+        """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do."""
+        shared_state, exchange, attention = self._shared_state, self._exchange, self._shared_state.attention
+        # First: what changes after this look is seen by the next one.
+        attention.up = False
+        if (
+            shared_state.background_events
+            or shared_state.wants_polled
+            or exchange.failures
+            or exchange.fatal is not None
+            or exchange.stalled is not None
+            or exchange.woken
+            or exchange.stopping
+            or exchange.identity is not exchange.group
+            or shared_state.ended
+            or self._results.has_some
+            or self._holding.renews
+            or self._buffer.is_empty
+            or not self._chosen.is_anything
+        ):
+            attention.up = True
+            return None
+        self._begin()
+        shared_state.progress.polled(self._clock.now_ms())
+        chunks = self._take(limit, decodes=True)
+        self._has_begun = not chunks
+        return chunks or None
+
+    def poll(self, deadline: int, limit: int, *, decodes: bool = True) -> Waits[list[Chunk]]:
+        """Records as soon as there are any.
+
+        Args:
+            decodes: whether deserialisers are called.
+        """
+        if not self._chosen.is_anything:
+            raise IllegalStateError("nothing to poll: call subscribe() first")
+        if self.is_taking:
+            raise IllegalStateError(
+                "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a "
+                "signal handler, called it in the midst of that"
+            )
+        if not self._has_begun:
+            self._begin()
+        self._has_begun = False
+        shared_state, exchange = self._shared_state, self._exchange
+        shared_state.progress.enter_poll(self._clock.now_ms())
+        if (decoding := self._buffer.decoding) is not None:
+            decoding.until = deadline
+        chunks: list[Chunk] = []
+        try:
+            while (yield from self._serve()):
+                if self._holding.renews:
+                    self.send_said()
+                if self._holding.renews:
+                    chunks = self._take_renewed(limit)
+                else:
+                    chunks = self._take(limit, decodes=decodes)
+                if chunks:
+                    break
+                # What is said goes with the fetch for which this poll waits.
+                shared_state.want(limit, wakes=not self._holding.has_said)
+                self.send_said()
+                if self._clock.now_ms() >= deadline or exchange.nudged:
+                    break
+                yield deadline
+        finally:
+            exchange.nudged = False
+            now = self._clock.now_ms()
+            shared_state.unwant(now, found=bool(chunks))
+            shared_state.progress.leave_poll(now)
+            shared_state.measures.poll_measures.waited(now)
+            if exchange.closed:
+                # By another thread, which could not wait for what ran inside.
+                self._buffer.drop_all()
+        return chunks
+
+    def _begin(self) -> None:
+        """The application polls again: in implicit mode what it was given is processed."""
+        self._has_begun = False
+        self._holding.check_said()
+        self._shared_state.measures.poll_measures.polled(self._clock.now_ms())
+        self._given, self._renewed = [], []
+        self.begun += 1
+        self._stalls.thread = current_thread()
+        self._holding.accept_returned()
+        if self._holding.has_said and self._is_due():
+            self.send_said()
+
+    def _is_due(self) -> bool:
+        """Whether what is said is to be sent though records are there."""
+        return (
+            not self._config.share_lock_renewal
+            or self._holding.said_count() >= self._config.max_poll_records
+            or self._clock.now_ms() - self._sent_at >= _TOGETHER_MS
+        )
+
+    def _serve(self) -> Waits[bool]:
+        """What a poll has to do before it takes records. False: it returns none, after `stop`."""
+        shared_state, exchange = self._shared_state, self._exchange
+        wants_polled = shared_state.wants_polled
+        exchange.take_background_events()
+        if exchange.stalled is not None:
+            self._stalls.over(self._clock.now_ms(), exchange.stalled)
+            exchange.stalled = None
+        # Also before an error is raised: the member that was refused tries again with each poll.
+        if wants_polled and not exchange.owes_a_reason:
+            shared_state.wants_polled = False
+            shared_state.send(m.Polled(0, 0))
+        exchange.adopt_identity()
+        yield from self._results.run()
+        if exchange.stopping:
+            self.send_said()
+            exchange.polled_after_stop()
+            return False
+        exchange.raise_failure()
+        exchange.raise_wakeup()
+        return self._chosen.is_anything
+
+    def _take(self, limit: int, *, decodes: bool) -> list[Chunk]:
+        """What the buffer has. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
+        progress = self._shared_state.progress
+        calls = decodes and self._buffer.decoding is not None
+        self.is_taking = True
+        try:
+            if calls:
+                # A deserialiser that hangs is processing that hangs (B4), though it runs inside poll().
+                progress.enter_callback(self._clock.now_ms())
+            chunks = self._buffer.take(limit, decodes=decodes)
+            self._given = chunks
+            self._holding.give(chunks)
+        finally:
+            self.is_taking = False
+            if calls:
+                progress.leave_callback(self._clock.now_ms())
+        if self._exchange.closed:
+            self._buffer.drop_all()
+            raise ClosedError("this consumer is closed")
+        return chunks
+
+    def _take_renewed(self, limit: int) -> list[Chunk]:
+        chunks = self._renewed = self._holding.take_renewed(limit)
+        return chunks
+
+    def put_back(self, begun: int | None) -> None:
+        """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
+
+        None: it had not come so far, and took nothing.
+        """
+        self.is_taking = False
+        if begun is None or begun == self.begun:
+            return
+        given, self._given = self._given, []
+        renewed, self._renewed = self._renewed, []
+        self._holding.take_back(given)
+        self._holding.put_renewed_back(renewed)
+        self._buffer.put_back()
+
+    # ------------------------------------------------------------ what is said
+
+    def send_said(self, sending: Sending = Sending.WITH_FETCH, deadline: int | None = None) -> None:
+        """Hand over what is said; nobody waits for the end of it."""
+        if not self._holding.has_said:
+            return
+        now = self._sent_at = self._clock.now_ms()
+        until = add_ms(now, self._config.default_api_timeout_ms) if deadline is None else deadline
+        self._shared_state.send(Acknowledge(0, until, self._holding.outgoing(), sending))
+
+
+def as_pairs(chunks: list[Chunk]) -> list[tuple[TopicPartition, list[Record[Any, Any]]]]:
+    """What `Records` is made of."""
+    return [(each.partition, each.records) for each in chunks]

@@ -1,0 +1,325 @@
+"""`ShareConsumer`: the public API of queues for threads (KIP-932). Application side; a shell around `ShareCore`.
+
+`async_share_consumer.py` is made from this text by ``make generate`` (tools/async_rules.py): whatever differs between
+threads and asyncio is said by the shell, `self._shell`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack, overload
+
+from kadence.client.engine import end_if_unclosed, opened
+from kadence.client.surroundings import surroundings
+from kadence.client.waits import Waits
+from kadence.clock import FOREVER, Seconds
+from kadence.config import ShareConsumerConfig
+from kadence.consumer.application.arguments import given
+from kadence.consumer.application.shell import Shell
+from kadence.consumer.assembly import aside, letter_producer
+from kadence.consumer.client_state import FAREWELL_MS
+from kadence.consumer.decoded_records import Records
+from kadence.errors import KafkaError
+from kadence.idioms import advised, refuse, takes_no_other
+from kadence.records import Record
+from kadence.share.acknowledgements import AcknowledgeType
+from kadence.share.application.calls import ShareCalls
+from kadence.share.application.results import AcknowledgementCallback
+from kadence.share.application.state import ShareConsumerState
+from kadence.share.assembly import core_of, network_side
+from kadence.types import K_co, TopicPartition, V_co
+
+if TYPE_CHECKING:
+    import pyarrow
+
+    from kadence.deserializers import DeserializerLike
+    from kadence.share.settings import SettingsWithoutDeserializers
+
+__all__ = ["ShareConsumer"]
+
+T = TypeVar("T")
+
+
+@advised
+class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
+    """A consumer of a queue: a share group of Kafka 4.2 or newer (KIP-932).
+
+    The broker hands each record to one member of the group, locks it for that member, and counts how often it was
+    delivered (`Record.delivery_count`). The members share partitions, so there may be more of them than partitions,
+    and there is no order, no position and no committed offset. A record ends when it is accepted or rejected; one
+    that is released, or whose lock ends, is delivered again.
+
+    **Leaving a ``with`` block releases what was returned and not acknowledged, with an exception and without one.**
+    With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last poll
+    returned; so after the last loop call `commit` if its records are done. With ``explicit`` call `acknowledge` for
+    each record.
+
+    A network thread of the consumer's own talks to the brokers, and renews the locks of what your code holds. So a
+    record is not delivered twice because its handler takes longer than the lock (``share.lock.renewal``).
+    One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `stop`,
+    `wakeup`, `close` and calls that only read state.
+
+    Args:
+        config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "jobs"}``.
+        key_deserializer, value_deserializer: the settings key.deserializer and value.deserializer. As keywords they
+            also give the records their types, as with `Consumer`.
+        settings: the other keys in snake_case (`ShareConsumerSettings`), e.g. ``group_id="jobs"``.
+
+    Raises:
+        ConfigError: a key is unknown or one that a queue cannot have, a value is not allowed, or two values contradict
+            each other.
+
+    The methods are those of Kafka's `KafkaShareConsumer` in snake_case; commitSync is `commit`. Delivery is at least
+    once.
+    """
+
+    def __init__(
+        self,
+        config: Mapping[str, Any] | None = None,
+        /,
+        *,
+        key_deserializer: DeserializerLike[K_co] | None = None,
+        value_deserializer: DeserializerLike[V_co] | None = None,
+        **settings: Unpack[SettingsWithoutDeserializers],
+    ) -> None:
+        typed = given(key_deserializer=key_deserializer, value_deserializer=value_deserializer)
+        parsed = ShareConsumerConfig.parse(config, **typed, **settings)
+        around = surroundings("ShareConsumer", awaits=Shell.AWAITS)
+        self._config = replace(parsed, client_id=parsed.client_id or around.client_id("share-consumer"))
+        shared_state, engine = network_side(self._config, around)
+        clock = shared_state.clock
+        self._core = core_of(self._config, shared_state, engine, clock, letter_producer, aside)
+        self._finalizer = end_if_unclosed(self, "ShareConsumer", shared_state, engine, FAREWELL_MS)
+        self._calls = ShareCalls(self._config, shared_state, self._core, clock, awaits=Shell.AWAITS)
+        self._shell = Shell(self._core, shared_state, clock)
+        opened(self)
+
+    # ------------------------------------------------------------ what to read
+
+    def subscribe(self, topics: str | Iterable[str]) -> None:
+        """Join the group for these topics, replacing the subscription. The join starts with the next poll.
+
+        Records of other topics that were fetched and not returned are released. An empty list is `unsubscribe`.
+
+        Args:
+            topics: one name, or several. A queue has no patterns.
+
+        Raises:
+            InvalidTopicError: a name that Kafka does not allow. ConfigError: dead.letter.topic is among the topics.
+        """
+        self._run(self._calls.subscribe(topics))
+
+    def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
+        """Leave the group. Records that were not returned are released; what was can still be acknowledged."""
+        self._run(self._calls.unsubscribe(timeout))
+
+    # ------------------------------------------------------------ records
+
+    @takes_no_other
+    def poll(
+        self, timeout: Seconds = 0.0, *, max_records: int | None = None, **foreign: Never
+    ) -> Records[K_co, V_co]:
+        """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
+
+        With ``share.acknowledgement.mode=implicit`` this accepts all records that the last poll returned.
+        Acknowledgements leave with the next fetch, or in a request of their own when nothing is fetched. A record
+        whose lock ended in the buffer is not returned: it is delivered again. Renewed records are returned again,
+        alone.
+
+        Args:
+            max_records: the cap for this call instead of max.poll.records; -1 for none.
+
+        Raises:
+            IllegalStateError: in explicit mode, a record of the last poll was not acknowledged. It may still be.
+            RecordDeserializationError: a deserialiser refused a record. It is released; the next poll returns the
+                others. In explicit mode `acknowledge` may say something else of it before that.
+            CorruptRecordError: as above, a batch cannot be read.
+            DeadLetterError: a bad record could not be written to the dead letter topic; it is released.
+            WakeupError: `wakeup` was called. KafkaError: the group refuses this consumer, each poll again, until it
+                is let in; or any other unrecoverable error.
+
+        Source: KIP-932.
+        """
+        if foreign:
+            refuse(self.poll, foreign)
+        polls = self._core.polls
+        begun: int | None = None
+        try:
+            with self._shell.polling():
+                begun = polls.begun
+                records = self._calls.poll_buffered(timeout, max_records)
+                if records is None:
+                    records = self._shell.run(self._calls.poll(timeout, max_records))
+            # From here to the caller nothing can come between: the interpreter looks for signals at calls only.
+            return records
+        except self._shell.BEFORE_TAKING:
+            raise
+        except BaseException:
+            try:
+                polls.put_back(begun)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                polls.put_back(begun)
+            raise
+
+    def poll_arrow(
+        self,
+        timeout: Seconds = 0.0,
+        *,
+        max_records: int | None = None,
+        headers: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> pyarrow.Table:
+        """Poll, and return one Arrow table; keys and values are raw bytes.
+
+        It has the columns of `Consumer.poll_arrow` and ``deliveryCount``. In explicit mode give it, or a part of it,
+        to `acknowledge`.
+
+        Args:
+            max_records: the most rows of this table instead of max.poll.records; -1 for no cap.
+            headers: add a column of list<struct<key, value>>.
+            columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
+                ``timestamp``, ``timestampType``, ``headers``, ``deliveryCount``. None: all but headers.
+
+        Raises:
+            ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
+            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``). Or as `poll`.
+        """
+        polls = self._core.polls
+        begun: int | None = None
+        try:
+            with self._shell.polling():
+                begun = polls.begun
+                return self._shell.run(self._calls.poll_arrow(timeout, max_records, headers, columns))
+        except self._shell.BEFORE_TAKING:
+            raise
+        except BaseException:
+            try:
+                polls.put_back(begun)
+            finally:
+                # Once more, should Ctrl-C come a second time in the midst of it.
+                polls.put_back(begun)
+            raise
+
+    def __iter__(self) -> Iterator[Record[K_co, V_co]]:
+        """Iterate over records until `stop`; each step is a poll of one.
+
+        In implicit mode a step accepts the record before it: a record counts as processed when the loop asks for the
+        next one. After a ``break`` call `commit` if the last record is done, or it is released at the end.
+        """
+        return self
+
+    def __next__(self) -> Record[K_co, V_co]:
+        while True:
+            begun = self._core.polls.begun
+            try:
+                # That deadline never comes. Nothing stands between the record and the caller: see `poll`.
+                records = self.poll(FOREVER / 1000, max_records=1)
+                if records:
+                    return records[0]
+            except self._shell.BEFORE_TAKING:
+                raise
+            except BaseException:
+                self._core.polls.put_back(begun)
+                raise
+            if self._core.stopping:
+                raise StopIteration
+
+    # ------------------------------------------------------------ acknowledging
+
+    @overload
+    def acknowledge(
+        self,
+        records: Record[Any, Any] | Iterable[Record[Any, Any]] | pyarrow.Table,
+        /,
+        type: AcknowledgeType = ...,
+    ) -> None: ...
+
+    @overload
+    def acknowledge(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        /,
+        type: AcknowledgeType = ...,
+    ) -> None: ...
+
+    def acknowledge(self, records: Any, /, *place: Any, type: AcknowledgeType | None = None) -> None:  # noqa: A002
+        """Say what becomes of a record that a poll returned; only with ``share.acknowledgement.mode=explicit``.
+
+        The next poll or commit sends it. Until then the last word counts.
+
+        Args:
+            records: a record; several, such as what `poll` returned; a table of `poll_arrow`; or a topic's name, with
+                a partition and an offset after it.
+            type: ``AcknowledgeType.ACCEPT``, the default: it is done. RELEASE: deliver it again. REJECT: never deliver
+                it again; the group's dead letter topic gets it, if it has one. RENEW: its lock begins anew, and the
+                next poll returns it again; rarely needed, since locks are renewed by themselves.
+
+        Raises:
+            IllegalStateError: the record is not held: no poll has returned it, or its acknowledgement was sent. Or
+                the mode is implicit.
+        """
+        with self._shell:
+            self._calls.acknowledge(records, place, type)
+
+    def commit(self, *, timeout: Seconds | None = None) -> dict[TopicPartition, KafkaError | None]:
+        """Send acknowledgements, and wait for the brokers' answers.
+
+        In implicit mode it accepts all records that the last poll returned. Retriable errors are retried until
+        ``timeout`` (default.api.timeout.ms), or until the locks end.
+
+        Returns:
+            for each partition the error, or None if the broker has taken all of them. With an error, the
+            acknowledgements of that partition do not count, and its records are delivered again:
+            InvalidRecordStateError when their locks had ended.
+
+        Raises:
+            WakeupError: `wakeup` was called; the acknowledgements are sent all the same.
+        """
+        return self._run(self._calls.commit(timeout))
+
+    def commit_async(self) -> None:
+        """As `commit`, without waiting for the answers; the acknowledgement callback is told of them."""
+        self._run(self._calls.commit_async())
+
+    def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
+        """Call this with each end of acknowledgements: ``callback(partition, offsets, error)``. None: nothing.
+
+        It runs inside `poll`, `commit`, `commit_async` and `close`. What it raises is logged and goes no further. A
+        call of this consumer inside it raises `IllegalStateError`. ``error`` is None if the broker has taken them.
+        """
+        with self._shell:
+            self._calls.set_callback(callback)
+
+    # ------------------------------------------------------------ the end
+
+    def close(self, timeout: Seconds | None = None) -> None:
+        """Send acknowledgements, release what is held, leave the group and stop. Idempotent; never hangs.
+
+        In implicit mode this accepts nothing: the records of the last poll are released.
+
+        Args:
+            timeout: seconds for everything together, 30 by default.
+        """
+        # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
+        if not self._shell.forked:
+            deadline = self._calls.closed_by(timeout)
+            self._shell.close(self._calls.close(deadline), deadline)
+        # Only now: after Ctrl-C in the middle of it there is still somebody who leaves the group.
+        self._finalizer.detach()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _run(self, call: Waits[T]) -> T:
+        with self._shell:
+            return self._shell.run(call)

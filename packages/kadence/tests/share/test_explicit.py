@@ -1,0 +1,185 @@
+"""Explicit mode: what is said of each record, renewal, and what is refused (KIP-932, KIP-1222)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.worlds.queue import ACCEPT, REJECT, RELEASE, RENEW, HandNetwork
+
+from kadence import AcknowledgeType, Record, ShareConsumer, TopicPartition
+from kadence.errors import IllegalStateError, InvalidRecordStateError
+
+Made = tuple[ShareConsumer[Any, Any], HandNetwork]
+
+
+@pytest.fixture
+def explicit(make: Callable[..., Made]) -> Made:
+    return make({"share.acknowledgement.mode": "explicit"})
+
+
+def test_the_next_poll_sends_what_was_said_of_each_record_neighbours_together(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(6)
+    records = list(consumer.poll())
+    consumer.acknowledge(records[0])
+    consumer.acknowledge(records[1], AcknowledgeType.ACCEPT)
+    consumer.acknowledge(records[2], type=AcknowledgeType.REJECT)
+    consumer.acknowledge("jobs", 0, 3, AcknowledgeType.RELEASE)
+    consumer.acknowledge(records[4:])
+    assert network.taken() == []
+    assert not consumer.poll()
+    assert network.taken() == [
+        ("jobs", 0, 1, ACCEPT),
+        ("jobs", 2, 2, REJECT),
+        ("jobs", 3, 3, RELEASE),
+        ("jobs", 4, 5, ACCEPT),
+    ]
+
+
+def test_the_last_word_counts_until_it_is_sent_and_nothing_after_it(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(1)
+    [record] = consumer.poll()
+    consumer.acknowledge(record, AcknowledgeType.REJECT)
+    consumer.acknowledge(record)
+    assert consumer.commit() == {TopicPartition("jobs", 0): None}
+    assert network.taken() == [("jobs", 0, 0, ACCEPT)]
+    with pytest.raises(IllegalStateError, match="jobs-0 at offset 0 is not held"):
+        consumer.acknowledge(record)
+
+
+def test_a_poll_refuses_to_go_on_before_something_was_said_of_each(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(6)
+    records = list(consumer.poll(max_records=5))
+    consumer.acknowledge(records[0])
+    for _ in range(2):
+        with pytest.raises(
+            IllegalStateError, match=r"for 4 of the records.*offset 1, jobs-0 at offset 2.* and 1 more"
+        ):
+            consumer.poll()
+    consumer.acknowledge(records[1:])
+    assert [each.offset for each in consumer.poll()] == [5]
+
+
+def test_commit_leaves_what_nothing_was_said_of_and_so_does_close(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(3)
+    records = list(consumer.poll())
+    consumer.acknowledge(records[1])
+    consumer.commit()
+    assert network.taken() == [("jobs", 1, 1, ACCEPT)]
+    consumer.acknowledge(records[0], AcknowledgeType.RELEASE)
+    consumer.close()
+    assert network.taken() == [("jobs", 0, 0, RELEASE)]
+    assert network.heard[-1] == "Close"
+
+
+def test_gaps_and_what_is_said_are_one_ascending_list(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(3, acquired=[(0, 4, 1)])
+    consumer.acknowledge(consumer.poll())
+    consumer.poll()
+    assert network.taken() == [("jobs", 0, 2, ACCEPT), ("jobs", 3, 4, 0)]
+
+
+def test_a_renewed_record_comes_back_alone_once_its_lock_was_renewed(explicit: Made) -> None:
+    consumer, network = explicit
+    network.answers_at_once = False
+    network.put(2)
+    first, second = consumer.poll()
+    consumer.acknowledge(first, AcknowledgeType.RENEW)
+    consumer.acknowledge(second)
+    network.put(1, first=9)
+    # Nothing new while the answer is not there.
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 0, 0, RENEW), ("jobs", 1, 1, ACCEPT)]
+    network.answer()
+    assert list(consumer.poll()) == [first]
+    with pytest.raises(IllegalStateError, match="for 1 of the records"):
+        consumer.poll()
+    consumer.acknowledge(first)
+    assert [each.offset for each in consumer.poll()] == [9]
+    network.clock.advance(20)
+    consumer.acknowledge("jobs", 0, 9)
+    consumer.poll()
+    assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 9, 9, ACCEPT)] or network.taken() == []
+
+
+def test_a_renewed_record_can_be_acknowledged_before_it_comes_back(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(1)
+    [record] = consumer.poll()
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    consumer.commit()
+    consumer.acknowledge(record)
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 0, 0, RENEW), ("jobs", 0, 0, ACCEPT)]
+
+
+def test_a_record_whose_renewal_failed_is_held_no_more(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(1)
+    [record] = consumer.poll()
+    network.errors[TopicPartition("jobs", 0)] = InvalidRecordStateError("gone")
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    assert not consumer.poll()
+    with pytest.raises(IllegalStateError, match="is not held"):
+        consumer.acknowledge(record)
+
+
+def test_a_record_that_is_delivered_anew_replaces_the_delivery_before(explicit: Made) -> None:
+    consumer, network = explicit
+    network.answers_at_once = False
+    network.put(1)
+    [record] = consumer.poll()
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    consumer.poll()
+    again = network.put(1, acquired=[(0, 0, 2)])
+    network.errors[TopicPartition("jobs", 0)] = InvalidRecordStateError("gone")
+    network.answer()
+    [record] = consumer.poll()
+    assert record.delivery_count == 2
+    consumer.acknowledge(record)
+    network.said.clear()
+    network.clock.advance(20)
+    consumer.poll()
+    assert [list(event.fetches) for event in network.said] == [[again]]
+
+
+def test_what_no_poll_returned_and_other_types_are_refused(explicit: Made, make: Callable[..., Made]) -> None:
+    consumer, network = explicit
+    network.put(1)
+    [record] = consumer.poll()
+    with pytest.raises(IllegalStateError, match="is not held"):
+        consumer.acknowledge("jobs", 0, 5)
+    with pytest.raises(IllegalStateError, match="is not held"):
+        consumer.acknowledge(Record("other", 0, 0))
+    with pytest.raises(TypeError, match=r"AcknowledgeType\.ACCEPT, RELEASE, REJECT or RENEW, not 1"):
+        consumer.acknowledge(record, 1)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="a partition and an offset"):
+        consumer.acknowledge("jobs")
+    with pytest.raises(TypeError, match="takes a record, several"):
+        consumer.acknowledge(5)
+    with pytest.raises(TypeError, match="takes one type"):
+        consumer.acknowledge(record, AcknowledgeType.ACCEPT, type=AcknowledgeType.REJECT)  # type: ignore[call-overload]
+    consumer.acknowledge(record)
+    implicit, _ = make()
+    with pytest.raises(IllegalStateError, match=r"needs share\.acknowledgement\.mode=explicit"):
+        implicit.acknowledge(record)
+
+
+def test_an_iteration_needs_a_word_on_each_record_before_the_next(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(3)
+    seen = []
+    for record in consumer:
+        seen.append(record.offset)
+        if record.offset == 2:
+            break
+        consumer.acknowledge(record)
+    assert seen == [0, 1, 2]
+    with pytest.raises(IllegalStateError, match="for 1 of the records"):
+        next(consumer)

@@ -1,0 +1,268 @@
+"""Polls of a share consumer in implicit mode: what they return, accept, drop and raise (KIP-932)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.worlds.queue import ACCEPT, LOCK_MS, RELEASE, HandNetwork
+
+from kadence import ShareConsumer, TopicPartition
+from kadence.consumer import events as m
+from kadence.errors import (
+    ClosedError,
+    ConfigError,
+    GroupAuthorizationError,
+    IllegalStateError,
+    InvalidRecordStateError,
+    InvalidTopicError,
+    WakeupError,
+)
+from kadence.share.events import Sending
+
+Made = tuple[ShareConsumer[Any, Any], HandNetwork]
+
+
+def offsets(records: Any) -> list[int]:
+    return [record.offset for record in records]
+
+
+def test_a_poll_returns_records_with_their_delivery_count_and_the_next_one_accepts_them(made: Made) -> None:
+    consumer, network = made
+    network.put(4, acquired=[(0, 1, 1), (2, 3, 3)])
+    records = consumer.poll()
+    assert [(each.offset, each.value, each.delivery_count) for each in records] == [
+        (0, b"v0", 1),
+        (1, b"v1", 1),
+        (2, b"v2", 3),
+        (3, b"v3", 3),
+    ]
+    assert network.taken() == []
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 0, 3, ACCEPT)]
+    assert not consumer.poll()
+    assert network.taken() == []
+
+
+def test_a_poll_returns_at_most_max_records_and_the_rest_stays(made: Made) -> None:
+    consumer, network = made
+    network.put(5)
+    assert offsets(consumer.poll(max_records=2)) == [0, 1]
+    assert offsets(consumer.poll(max_records=2)) == [2, 3]
+    assert offsets(consumer.poll(max_records=2)) == [4]
+    assert not consumer.poll()
+    assert [(first, last) for _, first, last, _ in network.taken()] == [(0, 1), (2, 4)]
+    assert [loan.released for loan in network.loans] == [1]
+
+
+def test_a_poll_takes_of_several_fetches(made: Made) -> None:
+    consumer, network = made
+    network.put(2)
+    network.put(2, first=7, partition=1)
+    records = consumer.poll()
+    assert records.by_partition().keys() == {TopicPartition("jobs", 0), TopicPartition("jobs", 1)}
+    consumer.poll()
+    assert network.taken() == [("jobs", 0, 1, ACCEPT), ("jobs", 7, 8, ACCEPT)]
+
+
+def test_small_polls_hand_over_together_what_they_accept(made: Made) -> None:
+    consumer, network = made
+    network.put(100)
+    consumer.poll(max_records=1)
+    for _ in range(50):
+        consumer.poll(max_records=1)
+    # The first one is sent at once, and then nothing for 20 ms, in which the clock has not moved.
+    assert network.taken() == [("jobs", 0, 0, ACCEPT)]
+    network.clock.advance(20)
+    consumer.poll(max_records=1)
+    assert network.taken() == [("jobs", 1, 50, ACCEPT)]
+
+
+def test_without_renewal_each_poll_sends_what_it_accepts(make: Callable[..., Made]) -> None:
+    consumer, network = make({"share.lock.renewal": False})
+    network.put(4)
+    for _ in range(3):
+        consumer.poll(max_records=1)
+    assert [last for _, _, last, _ in network.taken()] == [0, 1]
+
+
+def test_gaps_are_acknowledged_with_the_rest(made: Made) -> None:
+    consumer, network = made
+    # Offsets 3 and 4 are acquired and have no record: the batch ends before them.
+    network.put(3, acquired=[(0, 4, 1)])
+    assert offsets(consumer.poll()) == [0, 1, 2]
+    consumer.poll()
+    assert network.taken() == [("jobs", 0, 2, ACCEPT), ("jobs", 3, 4, 0)]
+
+
+def test_gaps_alone_are_acknowledged_by_the_poll_that_finds_nothing_else(made: Made) -> None:
+    consumer, network = made
+    network.put(3, acquired=[(7, 9, 1)])
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 7, 9, 0)]
+
+
+def test_a_buffered_record_whose_lock_has_ended_is_dropped(made: Made) -> None:
+    consumer, network = made
+    network.put(3)
+    network.clock.advance(LOCK_MS)
+    network.put(1, first=10)
+    assert offsets(consumer.poll()) == [10]
+    consumer.poll()
+    assert network.taken() == [("jobs", 10, 10, ACCEPT)]
+    assert network.state.measures.dropped == 3
+    assert network.loans[0].released == 1
+
+
+def test_a_buffered_record_of_a_void_fetch_is_dropped(made: Made) -> None:
+    consumer, network = made
+    network.put(5)
+    assert offsets(consumer.poll(max_records=2)) == [0, 1]
+    network.state.measures.dropped = 0
+    consumer._core.buffer._readings[0].fetch.void = InvalidRecordStateError("the connection was lost")
+    assert not consumer.poll()
+    assert network.state.measures.dropped == 3
+
+
+def test_a_poll_that_waits_wants_records_and_gets_them(made: Made) -> None:
+    consumer, network = made
+    network.coming.append(network.fetch(2))
+    assert offsets(consumer.poll(5)) == [0, 1]
+    assert network.state.wanted == 0
+
+
+def test_every_poll_raises_what_the_group_refuses_and_sends_that_it_polls_until_it_is_let_in(
+    made: Made,
+) -> None:
+    consumer, network = made
+    consumer.poll()
+    network.state.tell(m.Failed(GroupAuthorizationError("not allowed"), fatal=True))
+    network.heard.clear()
+    for _ in range(3):
+        network.state.wants_polled = True
+        with pytest.raises(GroupAuthorizationError, match="not allowed"):
+            consumer.poll()
+    assert network.heard == ["Polled"] * 3
+    assert consumer.health().why == ("the group refuses it: GROUP_AUTHORIZATION_FAILED (30): not allowed",)
+    consumer.subscribe(["jobs", "more"])
+    network.put(1)
+    assert offsets(consumer.poll()) == [0]
+
+
+def test_commit_accepts_what_the_last_poll_returned_and_tells_the_error_of_each_partition(made: Made) -> None:
+    consumer, network = made
+    assert consumer.commit() == {}
+    network.put(2)
+    network.put(2, partition=1)
+    network.errors[TopicPartition("jobs", 1)] = InvalidRecordStateError("its lock is gone")
+    consumer.poll()
+    outcome = consumer.commit()
+    assert outcome[TopicPartition("jobs", 0)] is None
+    assert isinstance(outcome[TopicPartition("jobs", 1)], InvalidRecordStateError)
+    assert [event.sending for event in network.said] == [Sending.SYNC]
+    assert consumer.commit() == {}
+
+
+def test_commit_async_does_not_wait(made: Made) -> None:
+    consumer, network = made
+    network.answers_at_once = False
+    network.put(2)
+    consumer.poll()
+    consumer.commit_async()
+    assert [event.sending for event in network.said] == [Sending.ASYNC]
+    assert network.taken() == [("jobs", 0, 1, ACCEPT)]
+
+
+def test_closing_accepts_nothing_of_the_last_poll(made: Made) -> None:
+    consumer, network = made
+    network.put(3)
+    consumer.poll(max_records=1)
+    consumer.poll(max_records=1)
+    network.said.clear()
+    with pytest.raises(RuntimeError), consumer:
+        raise RuntimeError("a handler")
+    assert network.taken() == []
+    assert network.heard[-1] == "Close"
+    assert [loan.released for loan in network.loans] == [1]
+    with pytest.raises(ClosedError):
+        consumer.poll()
+
+
+def test_what_was_accepted_and_not_sent_leaves_before_the_end(made: Made) -> None:
+    consumer, network = made
+    network.put(4)
+    for _ in range(4):
+        consumer.poll(max_records=1)
+    network.said.clear()
+    consumer.close()
+    assert network.taken() == [("jobs", 1, 2, ACCEPT)]
+    assert network.heard[-2:] == ["Acknowledge", "Close"]
+
+
+def test_a_new_subscription_and_its_end_release_what_was_not_returned(made: Made) -> None:
+    consumer, network = made
+    network.put(4)
+    network.put(2, topic="more")
+    assert offsets(consumer.poll(max_records=1)) == [0]
+    consumer.subscribe("more")
+    assert ("jobs", 1, 3, RELEASE) in network.taken()
+    consumer.unsubscribe()
+    assert network.taken() == [("more", 0, 1, RELEASE)]
+    assert consumer.subscription() == frozenset()
+    with pytest.raises(IllegalStateError, match="call subscribe"):
+        consumer.poll()
+    # What was returned is still held.
+    assert consumer.commit() == {TopicPartition("jobs", 0): None}
+
+
+def test_wakeup_ends_a_poll_and_takes_no_record(made: Made) -> None:
+    consumer, network = made
+    network.put(1)
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.poll(5)
+    assert offsets(consumer.poll()) == [0]
+
+
+def test_after_stop_polls_return_nothing_and_send_what_was_accepted(made: Made) -> None:
+    consumer, network = made
+    network.put(2)
+    consumer.poll(max_records=1)
+    consumer.stop()
+    assert consumer.stopping
+    assert not consumer.poll(5)
+    assert network.taken() == [("jobs", 0, 0, ACCEPT)]
+
+
+def test_names_alone_are_subscribed_to(make: Callable[..., Made], made: Made) -> None:
+    consumer, _ = made
+    assert consumer.subscription() == {"jobs"}
+    assert consumer.assignment() == {TopicPartition("jobs", 0)}
+    with pytest.raises(InvalidTopicError):
+        consumer.subscribe("no good")
+    other, _ = make(
+        {"value.deserializer": "json", "deserialization.errors": "dead-letter", "dead.letter.topic": "bad"},
+    )
+    with pytest.raises(ConfigError, match=r"dead\.letter\.topic='bad' is among these topics"):
+        other.subscribe(["jobs", "bad"])
+
+
+def test_a_poll_that_does_not_return_gives_its_records_to_the_next_one(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, network = made
+    network.put(5)
+    assert offsets(consumer.poll(max_records=1)) == [0]
+
+    def interrupted(*arguments: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kadence.share.application.calls._records", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            consumer.poll(max_records=2)
+    assert offsets(consumer.poll(max_records=3)) == [1, 2, 3]
+    network.clock.advance(20)
+    assert offsets(consumer.poll()) == [4]
+    assert ("jobs", 1, 3, ACCEPT) in network.taken()
