@@ -1,6 +1,6 @@
 """Random requests to the coordinator of share groups, to our broker and to real Apache Kafka: every answer compared.
 
-    python -m tests.interop.sequences share-groups --first 0 --count 300
+    python -m tests.interop.sequences share-members --first 0 --count 300
 
 Members' and topics' ids are the same on both sides, so assignments are compared to the last partition. What Kafka does
 in the background, it is given time for: a share-partition is initialised after the heartbeat that asks for it.
@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from tests.broker.wire import Wire
 from tests.interop.known_topics import coordinator_knows
+from tests.interop.queues import Difference
 
 from kadence.protocol import alter_share_group_offsets as alter_api
 from kadence.protocol import delete_share_group_offsets as delete_api
@@ -52,15 +53,16 @@ from kadence.records import encode_batch
 from kadence.wire import Structure
 from kadence_broker import Broker
 
-__all__ = ["CONFIG", "Difference", "ShareGroups"]
+__all__ = ["ODDITIES", "SHARE_MEMBERS", "Difference", "compare_share_members"]
 
-CONFIG: Final = {
-    "group.share.heartbeat.interval.ms": 5_000,
-    "group.share.assignment.interval.ms": 0,
+SHARE_MEMBERS: Final = "share-members"
+
+_CONFIG: Final = {
     "group.consumer.min.heartbeat.interval.ms": 100,
     "group.consumer.heartbeat.interval.ms": 200,
 }
-"""Our broker's settings: Kafka's default, a group's own, and what `kadence_testing.kafka` sets."""
+"""Our broker's settings, as `kadence_testing.kafka` sets Kafka's."""
+_OF_GROUP: Final = {"share.heartbeat.interval.ms": "5000", "share.assignment.interval.ms": "0"}
 
 _STEPS: Final = 32
 _GROUP: Final = 32
@@ -76,21 +78,6 @@ _MEMBERS: Final = (
     "Wn8bK7u5Sx2rT4pL9mVcZA",
     "a-member-of-36-characters-as-allowed",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first difference of a sequence; ``excused`` is the name of Kafka's oddity."""
-
-    seed: int
-    lines: tuple[str, ...]
-    ours: Any
-    kafkas: Any
-    excused: str | None
-
-    def __str__(self) -> str:
-        steps = "\n".join(f"  {line}" for line in self.lines)
-        return f"seed {self.seed} ({self.excused})\n{steps}\n  ours    {self.ours}\n  Kafka's {self.kafkas}"
 
 
 def plain(value: Any, name: str = "") -> Any:
@@ -257,8 +244,8 @@ class Story:
         return DeleteGroupsRequest(groups_names=[self.group]), self.rng.choice((2, 3))
 
     def list_groups(self) -> Any:
-        filters = self.rng.choice(({}, {"types_filter": ["share"]}, {"states_filter": ["Empty"]}))
-        return ListGroupsRequest(**filters), 5
+        types, states = self.rng.choice((([], []), (["share"], []), ([], ["Empty"])))
+        return ListGroupsRequest(states_filter=states, types_filter=types), 5
 
     def other_protocols(self) -> Any:
         """Of consumers: a group has one kind at a time."""
@@ -306,17 +293,22 @@ _STEPS_OF: Final[dict[Callable[[Story], Any], float]] = {
 
 def _produced(topic: str, count: int) -> ProduceRequest:
     batch = encode_batch([(1, None, b"v", ())] * count)
-    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
+    data = [TopicProduceData(name=topic, partition_data=[PartitionProduceData(0, batch)])]
     return ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=data)
 
 
 class ShareGroups:
     """Our broker and real Kafka, with the same topics; as many sequences as one likes."""
 
-    def __init__(self, ours: Broker, kafka: str) -> None:
+    def __init__(self, ours: Broker, kafka: str, seeds: range) -> None:
         self._wires = (Wire(ours), Wire(kafka))
         self._prefix = f"sg-{uuid4().hex[:8]}"
         self._ids: list[bytes] = []
+        # Kafka takes a group's configuration in some time after its answer.
+        edits = [AlterableConfig(name, 0, value) for name, value in _OF_GROUP.items()]
+        groups = [AlterConfigsResource(_GROUP, f"{self._prefix}-{seed}", edits) for seed in seeds]
+        for wire in self._wires:
+            wire.call(IncrementalAlterConfigsRequest(groups))
         self._topics = self._create(ours)
 
     def close(self) -> None:
@@ -346,11 +338,7 @@ class ShareGroups:
     def run(self, seed: int) -> Difference | None:
         """One sequence; its first difference."""
         group = f"{self._prefix}-{seed}"
-        edit = AlterableConfig("share.assignment.interval.ms", 0, "0")
-        request = IncrementalAlterConfigsRequest([AlterConfigsResource(_GROUP, group, [edit])])
-        for wire in self._wires:
-            wire.call(request)
-        story = Story(random.Random(f"share-groups {seed}"), group, self._topics)
+        story = Story(random.Random(f"share-members {seed}"), group, self._topics)
         lines: list[str] = []
         for number in range(_STEPS):
             request, version = story.step()
@@ -445,10 +433,10 @@ ODDITIES: Final[dict[str, Oddity]] = {
 }
 
 
-def compare(seeds: range, kafka: str) -> Iterator[Difference | None]:
+def compare_share_members(seeds: range, kafka: str) -> Iterator[Difference | None]:
     """Run sequences; what each found."""
-    with Broker(config=CONFIG) as ours:
-        pair = ShareGroups(ours, kafka)
+    with Broker(config=_CONFIG) as ours:
+        pair = ShareGroups(ours, kafka, seeds)
         try:
             for seed in seeds:
                 yield pair.run(seed)
