@@ -127,7 +127,7 @@ class Requests:
         """The poll takes all that the next answer brought of a partition, and returns."""
         fetch = self.state.acquired_fetches.popleft()
         self.state.took(fetch, self.now, fetch.left)
-        self.state.want(0)
+        self.state.unwant(self.now, found=True)
         return fetch
 
     def acknowledge(

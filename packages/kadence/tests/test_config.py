@@ -201,7 +201,7 @@ def test_the_default_of_delivery_grows_with_what_was_set(
 ) -> None:
     assert ProducerConfig.parse({**BOOTSTRAP, **settings}).delivery_timeout_ms == delivery
     (name, value), *_ = settings.items()
-    assert f"delivery.timeout.ms is {delivery}, not 120000 as by default" in caplog.text
+    assert f"delivery.timeout.ms raised from 120000 to {delivery}, because" in caplog.text
     assert f"{name}={value}" in caplog.text
 
 

@@ -185,7 +185,7 @@ static void *network_thread_of_heartbeats(void *is_tls) {
         for (int number = 0; number < FRAMES; number++) {
             int result;
             int64_t now = kd_heartbeat_thread_now();
-            while ((result = kd_heartbeat_arm(&heartbeat, native, length, now, now + 60000, 1)) == KD_NATIVE_SENT)
+            while ((result = kd_heartbeat_arm(&heartbeat, native, length, 0, now, now + 60000, 1)) == KD_NATIVE_SENT)
                 counted += kd_heartbeat_count_sent(&heartbeat);
             EXPECT(result == 0);
             frame_of(frame, number % 3 ? 50 : LONG, 'n');

@@ -126,7 +126,7 @@ def test_a_retriable_error_is_repeated_until_it_succeeds(world: Requests) -> Non
         world.answer(world.said(), p0=ec.COORDINATOR_NOT_AVAILABLE)
         assert all(not isinstance(each.message, ShareAcknowledgeRequest) for each in world.sent())
         world.hand.advance(1_500)
-        world.state.want(0)
+        world.state.unwant(world.now, found=True)
         for manager_request in tuple(world.hand._managers.owners):
             world.answer(manager_request)
     world.answer(world.said())

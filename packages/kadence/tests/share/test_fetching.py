@@ -186,3 +186,13 @@ def test_a_long_poll_takes_a_quarter_of_the_lock_at_most() -> None:
     world = Requests(fetch_max_wait_ms=60_000)
     world.waits()
     assert world.fetch().message.max_wait_ms == LOCK_MS // 4
+
+
+def test_polls_that_do_not_wait_get_records_too(world: Requests) -> None:
+    world.waits()
+    world.state.unwant(world.now, found=False)
+    world.hand.advance(20)
+    request = world.fetch()
+    world.answer_fetch(request)
+    world.hand.advance(1_000)
+    assert world.sent() == [], "nobody polls any more"

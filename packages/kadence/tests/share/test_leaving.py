@@ -45,7 +45,7 @@ def test_every_broker_is_told() -> None:
     for request in world.sent():
         world.hand.advance(0)
         world.answer_fetch(request)
-    world.state.want(0)
+    world.state.unwant(world.now, found=True)
     world.manager.leave()
     closes = world.sent()
     assert {request.node_id: request.message.share_session_epoch for request in closes} == {

@@ -57,7 +57,7 @@ def test_what_lies_in_the_buffer_is_renewed_too(world: Requests) -> None:
     """Records that nobody saw use up no delivery counts, also when the pace was wrong (Q3)."""
     world.waits()
     world.bring(world.fetch(), (0, 9, 1))
-    world.state.want(0)
+    world.state.unwant(world.now, found=True)
     assert batches_of(renewal(world)) == {0: [(0, 9, [RENEW])]}
 
 

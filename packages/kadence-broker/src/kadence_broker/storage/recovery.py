@@ -98,10 +98,16 @@ def refuse_losses(folder: Path, left: LeftLog) -> None:
             is_now = "is not there" if found is None else f"has {found} bytes"
             missing_from = _end_of(path, base_offset) if found else base_offset
             missing_to = min((each for each in left.segments if each > base_offset), default=left.end) - 1
+            # A file with a gap in the middle ends at the same offset.
+            lost = (
+                f"offsets {missing_from} to {missing_to}"
+                if missing_from <= missing_to
+                else "records before its end"
+            )
             raise ConfigError(
-                f"{path} {is_now}, and had {size} bytes when the broker ended in order: offsets {missing_from} to "
-                f"{missing_to} are missing, and nothing has been changed. Restore the file; or, to go on without them, "
-                f"delete {folder.parent / CLEAN_FILE}"
+                f"{path} {is_now}, and had {size} bytes when the broker ended in order: {lost} are missing, and "
+                f"nothing has been changed. Restore the file; or, to go on without them, delete "
+                f"{folder.parent / CLEAN_FILE}"
             )
 
 

@@ -15,6 +15,7 @@ from tests.broker.storage.test_disk import state
 from tests.broker.storage.test_partition import NOW, batch, end, idempotent, transactional
 from tests.broker.wire import Wire
 
+from kadence import Producer
 from kadence.errors import ConfigError
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
@@ -361,3 +362,21 @@ def test_what_is_known_of_a_log_goes_with_its_topic(tmp_path: Path) -> None:
         broker.create_topic("t")
     with Broker(data_dir=tmp_path) as broker:
         assert broker.offsets("t") == [(0, 0)]
+
+
+def test_a_log_with_a_gap_names_no_offsets_that_do_not_exist(tmp_path: Path) -> None:
+    """Its file is shorter, and ends at the same offset: as a log that Kafka has compacted."""
+    with (
+        Broker(topics={"t": 1}, data_dir=tmp_path) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        for _ in range(3):
+            producer.send("t", b"v").result(10)
+    (log,) = (tmp_path / "t-0").glob("*.log")
+    data = log.read_bytes()
+    size = len(data) // 3
+    log.write_bytes(data[:size] + data[2 * size :])
+    with pytest.raises(
+        ConfigError, match=rf"{log} has {2 * size} bytes.*: records before its end are missing"
+    ):
+        Broker(data_dir=tmp_path)

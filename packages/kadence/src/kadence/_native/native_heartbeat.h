@@ -27,6 +27,7 @@ typedef struct kd_heartbeat {
     void *ssl;
     unsigned char *frame; /* NULL: nothing to send */
     size_t length;
+    size_t counter_at; /* in the frame: an int32 that goes up by one with each time it is sent (a session's epoch); 0: none */
     int32_t next_id;
     int64_t sent_at; /* the last time; -1: never */
     int64_t due, until, interval; /* ms of CLOCK_MONOTONIC */
@@ -70,6 +71,17 @@ static void kd_heartbeat_thread_wait(int64_t until, int64_t now) {
 #endif
 }
 
+/* The next frame is another one of the same session: after the largest epoch comes 1. */
+static void kd_heartbeat_count_up(kd_heartbeat *heartbeat) {
+    unsigned char *p = heartbeat->frame + heartbeat->counter_at;
+    uint32_t number = (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+    number = number == INT32_MAX ? 1 : number + 1;
+    p[0] = (unsigned char)(number >> 24);
+    p[1] = (unsigned char)(number >> 16);
+    p[2] = (unsigned char)(number >> 8);
+    p[3] = (unsigned char)number;
+}
+
 /* Send the frame. 1: it has begun to go out; 0: not now; -1: the connection is broken. The gate is held. */
 static int kd_heartbeat_send(kd_heartbeat *heartbeat, int64_t now) {
     uint32_t id = (uint32_t)heartbeat->next_id;
@@ -96,6 +108,7 @@ static int kd_heartbeat_send(kd_heartbeat *heartbeat, int64_t now) {
         memcpy(heartbeat->gate.rest, heartbeat->frame + result, left);
         heartbeat->gate.rest_length = left;
     }
+    if (heartbeat->counter_at) kd_heartbeat_count_up(heartbeat);
     heartbeat->next_id = heartbeat->next_id == INT32_MIN ? KD_FIRST_ID : heartbeat->next_id - 1;
     heartbeat->gate.native_sent++;
     heartbeat->sent_at = now;
@@ -210,7 +223,8 @@ static void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl) {
 
 /* Send `frame` from `due` on, unless disarmed before. 0; KD_NATIVE_SENT: count first; or an error number. */
 static int kd_heartbeat_arm(
-    kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, int64_t due, int64_t until, int64_t interval
+    kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, size_t counter_at, int64_t due, int64_t until,
+    int64_t interval
 ) {
     unsigned char *mine = malloc(length);
     unsigned char *old;
@@ -232,6 +246,7 @@ static int kd_heartbeat_arm(
     old = heartbeat->frame;
     heartbeat->frame = mine;
     heartbeat->length = length;
+    heartbeat->counter_at = counter_at;
     /* A frame that has begun to go out does not wait until the next is due. */
     if (heartbeat->gate.rest == NULL || due < heartbeat->looks_at) heartbeat->looks_at = due;
     pthread_mutex_unlock(&heartbeat->gate.lock);

@@ -26,7 +26,8 @@ cdef extern from "native_heartbeat.h" nogil:
         kd_gate gate
     void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl)
     int kd_heartbeat_arm(
-        kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, int64_t due, int64_t until, int64_t interval
+        kd_heartbeat *heartbeat, const unsigned char *frame, size_t length, size_t counter_at, int64_t due, int64_t until,
+        int64_t interval
     )
     void kd_heartbeat_disarm(kd_heartbeat *heartbeat)
     int64_t kd_heartbeat_sent_at(kd_heartbeat *heartbeat)
@@ -69,10 +70,13 @@ class NativeHeartbeat:
     def __dealloc__(self) -> None:
         kd_heartbeat_free(cython.address(self._heartbeat))
 
-    def arm(self, frame: bytes, due: int64_t, until: int64_t, interval: int64_t) -> bool:
+    def arm(
+        self, frame: bytes, due: int64_t, until: int64_t, interval: int64_t, counter_at: cython.Py_ssize_t = 0
+    ) -> bool:
         """Send this frame at ``due`` and each ``interval`` after it, but not from ``until`` on (monotonic ms).
 
-        Its correlation id is made here: -2, -3 …, one for each time it is sent.
+        Its correlation id is made here: -2, -3 …, one for each time it is sent. At ``counter_at`` it has another number
+        of 4 bytes that goes up by one with each time, the epoch of a session; 0: it has none.
 
         Returns:
             False: nothing changed, because frames were sent that `count_sent` has not returned yet.
@@ -80,10 +84,13 @@ class NativeHeartbeat:
         Raises:
             OSError: there is no memory, or no thread can be started.
         """
+        if counter_at < 0 or counter_at > PyBytes_GET_SIZE(frame) - 4:
+            raise ValueError("the counter lies outside the frame")
         failed = kd_heartbeat_arm(
             cython.address(self._heartbeat),
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(frame)),
             PyBytes_GET_SIZE(frame),
+            counter_at,
             due,
             until,
             interval,

@@ -209,10 +209,10 @@ class ProducerConfig(ClientConfig):
         )
         if "delivery.timeout.ms" not in given:
             _log.warning(
-                "%s is %d, not %d as by default: %s=%d and %s=%d take that long",
+                "%s raised from %d to %d, because %s=%d and %s=%d together take that long",
                 delivery,
-                needed,
                 self.delivery_timeout_ms,
+                needed,
                 linger,
                 self.linger_ms,
                 request,

@@ -289,12 +289,15 @@ class NativeHeartbeatPlan(NamedTuple):
         request: it is sent any number of times. Each is answered as a request of its own with the same tag.
         due: when the network thread will have sent one itself. until: when the permission ends (ms).
         interval_ms: how long after one the next is due.
+        counter_behind: bytes that the frame has once, directly before a number of 4 bytes that goes up by one with each
+            time it is sent: the epoch of a share session; empty: there is none.
     """
 
     request: Request
     due: int
     until: int
     interval_ms: int
+    counter_behind: bytes = b""
 
 
 class Completed(NamedTuple):

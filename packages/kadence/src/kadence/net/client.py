@@ -117,7 +117,9 @@ class NetworkClient:
         """Called when a broker is not the node that metadata says: all brokers are to be forgotten."""
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
         """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
-        # The channel on which the native thread may send.
+        self.on_native_renewals: OnNativeHeartbeats | None = None
+        """The same for renewals of locks, on the connections of share sessions. Set before the first of these."""
+        # The channel on which the native thread may send heartbeats.
         self._left_to: Channel | None = None
         self._is_late = False
         self._woke_at = self._clock.now_ms()
@@ -250,7 +252,7 @@ class NetworkClient:
     def arm_native_heartbeat(self, plan: NativeHeartbeatPlan | None) -> None:
         """Set the heartbeat for the native thread to send if this thread cannot; None: none.
 
-        Opens its connection. The purpose is that of heartbeats: the native thread can write to no other connection.
+        Opens its connection. The purpose is that of heartbeats.
         """
         now = self._clock.now_ms()
         channel: Channel | None = None
@@ -263,6 +265,12 @@ class NetworkClient:
             channel.arm_native_heartbeat(plan, now)
             if not channel.is_started:
                 self._stirred = channel.is_stirred = True
+
+    def arm_native_renewal(self, node_id: int, plan: NativeHeartbeatPlan | None) -> None:
+        """As `arm_native_heartbeat`, on the connection of a share session. Its locks end with it, so none is opened."""
+        channel = self._channels.get((node_id, ConnectionPurpose.FETCH))
+        if channel is not None:
+            channel.arm_native_heartbeat(plan, self._clock.now_ms())
 
     def can_send(self, node_id: int, purpose: ConnectionPurpose, now: int) -> bool:
         """Whether a request would be sent, or a connection tried, without waiting for a backoff or a throttle."""
@@ -417,6 +425,12 @@ class NetworkClient:
                 channel.belong(known)
                 known.ranges = old.ranges
 
+    def _on_sent_natively(self, purpose: ConnectionPurpose) -> OnNativeHeartbeats | None:
+        """Who counts what the native thread sends on connections of a purpose; None: it sends nothing there."""
+        if purpose is ConnectionPurpose.GROUP:
+            return self.on_native_heartbeats
+        return self.on_native_renewals if purpose is ConnectionPurpose.FETCH else None
+
     def _channel(self, known: KnownNode, purpose: ConnectionPurpose) -> Channel:
         key = (known.node.node_id, purpose)
         channel = self._channels.get(key)
@@ -432,7 +446,7 @@ class NetworkClient:
                 self._meters,
                 self._sockets,
                 self._outages,
-                self.on_native_heartbeats if purpose is ConnectionPurpose.GROUP else None,
+                self._on_sent_natively(purpose),
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap

@@ -70,6 +70,7 @@ class NativeHeartbeatSender:
         "_armed",
         "_armed_version",
         "_connection",
+        "_counter_at",
         "_frame",
         "_heartbeat",
         "_held_until",
@@ -89,7 +90,7 @@ class NativeHeartbeatSender:
         self._held_until = 0
         # The latest message as bytes.
         self._message: Any = None
-        self._frame, self._version = b"", 0
+        self._frame, self._version, self._counter_at = b"", 0, 0
         self._armed_version = 0
 
     def arm_native_heartbeat(self, wish: NativeHeartbeatPlan | None, now: int) -> None:
@@ -137,9 +138,11 @@ class NativeHeartbeatSender:
                 # The ordinary heartbeat meets the same error, and reports it.
                 return
             self._message = wish.request.message
+            behind = wish.counter_behind
+            self._counter_at = self._frame.index(behind) + len(behind) if behind else 0
         due = max(wish.due, connection.held_until)
         try:
-            while not self._heartbeat.arm(self._frame, due, wish.until, wish.interval_ms):
+            while not self._heartbeat.arm(self._frame, due, wish.until, wish.interval_ms, self._counter_at):
                 # One more of the old ones was sent.
                 self.count_sent(now)
         except OSError as error:

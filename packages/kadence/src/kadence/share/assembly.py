@@ -11,7 +11,7 @@ from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.surroundings import Surroundings
 from kadence.clock import Clock
 from kadence.config import ShareConsumerConfig
-from kadence.connection.request import ConnectionPurpose
+from kadence.connection.request import ConnectionPurpose, Request
 from kadence.consumer.application.client_core import Chosen
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Stalls
@@ -84,12 +84,20 @@ def _turn(
         arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
     requests = ShareRequestManager(config, member, metadata, share_state, handler)
     member.on_assignment, member.on_leaving = requests.assigned, requests.leave
+    if around.has_native_heartbeat:
+
+        def native_renewals_sent(natively: list[Request], sent_at: int) -> None:
+            delegate.sent_by_others(requests, natively)
+            requests.renewed_natively(natively, sent_at)
+
+        client.on_native_renewals = native_renewals_sent
+        requests.native_renewals.on_change = client.arm_native_renewal
     processor = ShareEventProcessor(member, metadata, requests, handler)
     processor.is_cut_off = client.is_cut_off
 
     def metadata_changed(now: int) -> None:
         del now
-        client.set_nodes(metadata.cluster.nodes.values())
+        client.set_nodes(metadata.cluster.nodes.values(), metadata.cluster.cluster_id)
 
     def rebootstrap(now: int) -> None:
         client.rebootstrap()
@@ -100,6 +108,7 @@ def _turn(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+    client.on_wrong_node = metadata.brokers_are_wrong
     return Turn(
         clock,
         share_state,

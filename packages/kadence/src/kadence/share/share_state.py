@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from kadence.clock import Clock, wall_ms
 from kadence.connection.request import Loan
@@ -22,6 +23,10 @@ from kadence.share.measures import ShareMeasures
 from kadence.types import TopicPartition
 
 __all__ = ["AcquiredFetch", "ShareState"]
+
+
+_FOLLOWED_MS: Final = 1_000
+"""So long after a poll that found nothing another one is expected: a loop of polls without a wait gets records, too."""
 
 
 class AcquiredFetch:
@@ -36,6 +41,8 @@ class AcquiredFetch:
         lock_ends: when (ms) the locks end by our clock; renewals move it (network).
         void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
             What is buffered of it is dropped, and what is acknowledged fails with it (network).
+        kept_until: until when (ms) the native thread renews the locks should the network thread not run; 0: it does not
+            (network).
         left: how many of the acquired offsets the application has not taken yet (application).
         taken_at: when (ms) it took some last; -1: never (application).
     """
@@ -45,6 +52,7 @@ class AcquiredFetch:
         "arena",
         "count",
         "data",
+        "kept_until",
         "left",
         "lock_ends",
         "node_id",
@@ -68,13 +76,14 @@ class AcquiredFetch:
         self.data = data
         self.arena = arena
         self.lock_ends = lock_ends
+        self.kept_until = 0
         self.count = self.left = sum(each.last - each.first + 1 for each in acquired)
         self.void: KafkaError | None = None
         self.taken_at = -1
 
     def is_locked(self, now: int) -> bool:
-        """Whether its records are this member's alone."""
-        return self.void is None and now < self.lock_ends
+        """Whether its records are this member's alone, as far as is known."""
+        return self.void is None and (now < self.lock_ends or now < self.kept_until)
 
     def __repr__(self) -> str:
         offsets = ", ".join(f"{each.first}..{each.last}" for each in self.acquired[:5])
@@ -86,8 +95,9 @@ class ShareState(ClientState):
 
     Attributes:
         acquired_fetches: network → application; they raise the attention and the signal, too.
-        wanted: how many records a poll waits for, that found nothing buffered; 0: none waits. Nothing is fetched before
-            a poll waited (application, by `want`).
+        wanted: how many records a poll waits for, that found nothing buffered; 0: none waits (application, by `want`).
+            Nothing is fetched before a poll waited. wanted_until: when (ms) a poll that ended without records is no
+            longer followed by another one (application, by `unwant`).
         lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
         assignment: what the group has assigned (network).
         wants_results: `AcknowledgementsEnded` are wanted of everything, not of failures alone (application).
@@ -104,18 +114,32 @@ class ShareState(ClientState):
     ) -> None:
         super().__init__(wake, measures or ShareMeasures(), clock, wall)
         self.acquired_fetches: deque[AcquiredFetch] = deque()
-        self.wanted = 0
+        self.wanted = self.wanted_until = 0
         self.lock_timeout_ms: int | None = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.wants_results = False
 
     # -- application thread
 
-    def want(self, count: int) -> None:
-        """A poll waits for up to so many records, since nothing is buffered; 0: it does not wait any more."""
+    def want(self, count: int, *, wakes: bool = True) -> None:
+        """A poll waits for up to so many records, since nothing is buffered.
+
+        Args:
+            wakes: wake the network thread; False: an event that follows does. So what is said goes with the fetch.
+        """
         before, self.wanted = self.wanted, count
-        if count and not before:
+        if wakes and not before:
             self.wake()
+
+    def unwant(self, now: int, *, found: bool) -> None:
+        """The poll that waited is over. One that found nothing is mostly followed by another one."""
+        if self.wanted:
+            self.wanted_until = 0 if found else now + _FOLLOWED_MS
+            self.wanted = 0
+
+    def is_hungry(self, now: int) -> bool:
+        """Whether a poll waits for records, or is about to. Network thread."""
+        return self.wanted > 0 or now < self.wanted_until
 
     def took(self, fetch: AcquiredFetch, now: int, count: int) -> None:
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""

@@ -132,15 +132,16 @@ class SharePolls:
                     chunks = self._take(limit, decodes=decodes)
                 if chunks:
                     break
+                # What is said goes with the fetch for which this poll waits.
+                shared_state.want(limit, wakes=not self._holding.has_said)
                 self.send_said()
                 if self._clock.now_ms() >= deadline or exchange.nudged:
                     break
-                shared_state.want(limit)
                 yield deadline
         finally:
             exchange.nudged = False
-            shared_state.want(0)
             now = self._clock.now_ms()
+            shared_state.unwant(now, found=bool(chunks))
             shared_state.progress.leave_poll(now)
             shared_state.measures.poll_measures.waited(now)
             if exchange.closed:

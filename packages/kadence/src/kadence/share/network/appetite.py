@@ -60,7 +60,7 @@ class Appetite:
             return FOREVER
         nodes = tuple(nodes)
         buffered = self._buffered(now, nodes)
-        if self._share_state.wanted and not buffered:
+        if not buffered and self._share_state.is_hungry(now):
             return self._hungry(node, nodes)
         if self._config.limits_records or (
             buffered and self._share_state.measures.held_bytes() >= self._config.buffer_memory

@@ -15,7 +15,7 @@ Records are acknowledged where they were fetched, whoever leads their partition 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from kadence.client.request_manager import NOTHING, Poll
@@ -35,6 +35,7 @@ from kadence.share.network.answers import ShareAnswers, ShareCluster
 from kadence.share.network.appetite import Appetite, Limits
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.member import Assignment
+from kadence.share.network.native_renewals import WITH_RENEWALS, NativeRenewals
 from kadence.share.network.node import Sent, ShareNode, carried
 from kadence.share.network.offsets import Range, count
 from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
@@ -44,8 +45,6 @@ __all__ = ["ShareRequestManager"]
 
 log = logger("kadence.share")
 
-_WITH_RENEWALS: Final = 2
-"""The version of ShareAcknowledge that has them (KIP-1222)."""
 _QUIET_MS: Final = (20, 500)
 """The pauses between fetches ahead that bring nothing."""
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
@@ -75,6 +74,7 @@ class ShareRequestManager:
         self._acknowledgements = Acknowledgements(share_state, add_event)
         self._appetite = Appetite(config, share_state, self._acknowledgements.pace)
         self._answers = ShareAnswers(config, metadata, share_state, self._acknowledgements, add_event)
+        self.native_renewals = NativeRenewals(config, share_state.progress)
         # What the partitions were divided among the brokers by.
         self._divided: object = None
         share_state.measures.held = self._count_held
@@ -91,7 +91,7 @@ class ShareRequestManager:
     def leave(self, why: Callable[[], KafkaError] | None = None) -> None:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
-            node.closing = True
+            node.closing = node.changed = True
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
@@ -99,7 +99,7 @@ class ShareRequestManager:
     @property
     def pending(self) -> bool:
         """Whether a session is still to be closed, or something to be said."""
-        return any(node.sent or node.pieces or node.session.is_open for node in self._nodes.values())
+        return any(node.is_busy or node.pieces or node.session.is_open for node in self._nodes.values())
 
     def acknowledge(self, now: int, event: Acknowledge) -> None:
         """The application acknowledges records."""
@@ -112,13 +112,15 @@ class ShareRequestManager:
             for said in filter(None, (final, renewing)):
                 piece = Piece(call, held or Held(fetch), said)
                 call.waiting.add(piece)
-                if node is None or held is None or not held.is_locked(now, said):
+                # What the native thread has renewed meanwhile is known once it is answered.
+                if node is None or held is None or not (node.native or held.is_locked(now, said)):
                     self._acknowledgements.late(now, fetch, piece)
                 else:
                     node.pieces.append(piece)
                 self._acknowledgements.worked_off(now, piece)
-            if held is not None and final:
+            if node is not None and held is not None and final:
                 held.says(final)
+                node.changed = True
         self._drop_done()
         self._acknowledgements.tell()
 
@@ -141,6 +143,7 @@ class ShareRequestManager:
             if request is not None:
                 requests.append(request)
         self._acknowledgements.tell()
+        self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
         return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
 
     def _divide(self, now: int) -> None:
@@ -167,9 +170,9 @@ class ShareRequestManager:
 
     def _next(self, now: int, node: ShareNode) -> tuple[Request | None, int]:
         """What goes to this broker now; and when that must be looked at again."""
-        self._drop_late(now, node)
-        if node.sent is not None:
+        if node.is_busy:
             return None, FOREVER
+        self._drop_late(now, node)
         if not node.session.is_open and (node.closing or node.is_idle):
             return self._over(now, node)
         if not node.backoff.ready(now):
@@ -228,6 +231,7 @@ class ShareRequestManager:
             held.expire(now)
             if not held.open:
                 del node.held[fetch]
+                node.changed = True
         if not node.pieces:
             return
         kept: list[Piece] = []
@@ -273,7 +277,7 @@ class ShareRequestManager:
             is_renew_ack=renews,
             topics=acknowledge_topics(carried(pieces, renewals)),
         )
-        return self._send(now, sent, message, 0, _WITH_RENEWALS if renews else None)
+        return self._send(now, sent, message, 0, WITH_RENEWALS if renews else None)
 
     def _fetch(self, now: int, node: ShareNode, limits: Limits, pieces: list[Piece]) -> Request:
         session, config = node.session, self._config
@@ -307,7 +311,7 @@ class ShareRequestManager:
         self, now: int, sent: Sent, message: object, wait_ms: int, min_version: int | None = None
     ) -> Request:
         node = sent.node
-        node.sent = sent
+        node.sent, node.changed = sent, True
         if sent.pieces:
             going = set(sent.pieces)
             node.pieces = [piece for piece in node.pieces if piece not in going]
@@ -318,9 +322,23 @@ class ShareRequestManager:
 
     # ------------------------------------------------------------ what came back
 
+    def renewed_natively(self, requests: Sequence[Request], sent_at: int) -> None:
+        """The native thread has sent these, the last of them at ``sent_at``."""
+        interval_ms = self._appetite.lock_ms // 3
+        for place, request in enumerate(reversed(requests)):
+            sent: Sent = request.tag
+            sent.node.native[request] = sent_at - place * interval_ms
+            sent.node.changed = True
+
     def on_response(self, now: int, completed: Completed) -> None:
         sent: Sent = completed.request.tag
-        sent.node.sent = None
+        node = sent.node
+        node.changed = True
+        if (sent_at := node.native.pop(completed.request, None)) is not None:
+            # Of several with one tag, each was sent at its own time.
+            sent.sent_at = sent_at
+        else:
+            node.sent = None
         try:
             self._answers.answered(now, sent, completed)
         finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from kadence.connection.request import Backoff
+from kadence.connection.request import Backoff, Request
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition, joined
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.offsets import Range, without
@@ -50,6 +50,8 @@ class ShareNode:
         backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
             nothing although they might have waited.
         closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
+        native: renewals of the native thread that are not answered yet, with when they were sent.
+        changed: something of what is held, or of the session, since `NativeRenewals` has looked.
     """
 
     def __init__(self, node_id: int, backoff: Backoff, quiet: Backoff) -> None:
@@ -65,11 +67,27 @@ class ShareNode:
         self.fetched_at = -1
         self.closing = False
         self.can_renew = True
+        self.native: dict[Request, int] = {}
+        self.changed = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether an answer is awaited."""
+        return self.sent is not None or bool(self.native)
+
+    @property
+    def next_epoch(self) -> int | None:
+        """The epoch of a request behind those that are under way, if they succeed; None: there will be no session."""
+        if self.closing or (self.sent is not None and self.sent.closes):
+            return None
+        if not self.session.is_open and self.sent is None:
+            return None
+        return self.session.epoch + len(self.native) + (self.sent is not None)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is left to be done with it."""
-        return not (self.sent or self.wants or self.held or self.pieces or self.session.is_open)
+        return not (self.is_busy or self.wants or self.held or self.pieces or self.session.is_open)
 
     def ready(self, now: int, *, renews: bool) -> list[Piece]:
         """What the next request says of it: see the top of the file."""

@@ -1,0 +1,20 @@
+"""A broker with some records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from kadence import Broker, Producer
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with Broker(topics={"t": 1, "bad": 1}, config={"auto.create.topics.enable": False}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(5):
+                producer.send("t", str(number).encode())
+            for value in (b"1", b"\xff", b"3"):
+                producer.send("bad", value)
+        yield broker.bootstrap_servers

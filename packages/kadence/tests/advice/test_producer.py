@@ -1,0 +1,216 @@
+"""Advice in errors of producers, of `read` and of clients' lives: each row is a mistake, its error, and the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.advice.rows import Call, Row, raises
+
+from kadence import (
+    Admin,
+    AsyncConsumer,
+    AsyncProducer,
+    Consumer,
+    NewTopic,
+    Producer,
+    read,
+    stop_on_signals,
+)
+from kadence.errors import (
+    ConfigError,
+    IllegalStateError,
+    KafkaError,
+    RecordTooLargeError,
+    SerializationError,
+    UnknownTopicOrPartitionError,
+)
+
+PRODUCER = {
+    "a text": Row(
+        lambda p: p.send("t", "text"),
+        SerializationError,
+        "e.g. value.encode(), or set value_serializer='string'",
+        (lambda p: p.send("t", b"text").result(10),),
+    ),
+    "a topic that does not exist": Row(
+        lambda p: p.send("made", b"v").result(10),
+        UnknownTopicOrPartitionError,
+        "create it, e.g. kadence topics create made --partitions 1",
+        (lambda p: created(p, "made"), lambda p: p.send("made", b"v").result(10)),
+        {"max_block_ms": 1000},
+    ),
+    "a record that is too large": Row(
+        lambda p: p.send("t", b"v" * 3000),
+        RecordTooLargeError,
+        "more than max.request.size=2000; raise it (and the broker's message.max.bytes), or send something smaller",
+        (lambda p: p.send("t", b"v" * 1000).result(10),),
+        {"max_request_size": 2000},
+    ),
+    "transactions without an id": Row(
+        lambda p: p.begin_transaction(),
+        IllegalStateError,
+        "create it with transactional.id",
+        (),
+    ),
+    "a table without a topic": Row(
+        lambda p: p.send_arrow(table(value=[b"v"])),
+        SerializationError,
+        "pass one to send_arrow(), or add a column 'topic' to the data",
+        (
+            lambda p: p.send_arrow(table(value=[b"v"]), "t").result(10),
+            lambda p: p.send_arrow(table(value=[b"v"], topic=["t"])).result(10),
+        ),
+    ),
+    "a row without a topic": Row(
+        lambda p: p.send_arrow(table(value=[b"v"], topic=[None])),
+        SerializationError,
+        "pass one to send_arrow(), or set it in each row",
+        (
+            lambda p: p.send_arrow(table(value=[b"v"], topic=[None]), "t").result(10),
+            lambda p: p.send_arrow(table(value=[b"v"], topic=["t"])).result(10),
+        ),
+    ),
+    "a table and another partitioner": Row(
+        lambda p: p.send_arrow(table(value=[b"v"]), "t"),
+        IllegalStateError,
+        "give each row its partition, by a column 'partition' without nulls",
+        (lambda p: p.send_arrow(table(value=[b"v"], partition=[0]), "t").result(10),),
+        {"partitioner": "consistent_random"},
+    ),
+}
+
+
+def table(**columns: Any) -> Any:
+    return pytest.importorskip("pyarrow").table(columns)
+
+
+def created(producer: Any, topic: str) -> None:
+    with Admin(bootstrap_servers=list(producer._config.bootstrap_servers)) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+
+
+@pytest.mark.parametrize("row", PRODUCER.values(), ids=PRODUCER)
+def test_a_producer_that_follows_the_advice_writes(row: Row, servers: str) -> None:
+    with Producer(bootstrap_servers=servers, **row.settings) as producer:
+        raises(row, producer)
+        for right in row.right:
+            right(producer)
+
+
+@pytest.mark.parametrize(
+    ("settings", "call"),
+    [
+        ({"value_serializer": "string"}, lambda p: p.send("t", "text").result(10)),
+        ({"max_request_size": 4000}, lambda p: p.send("t", b"v" * 3000).result(10)),
+        (
+            {"transactional_id": "advice"},
+            lambda p: (p.init_transactions(), p.begin_transaction(), p.abort_transaction()),
+        ),
+    ],
+    ids=["serializer", "size", "transactions"],
+)
+def test_a_setting_that_a_producers_error_names(settings: dict[str, Any], call: Call, servers: str) -> None:
+    with Producer(bootstrap_servers=servers, **settings) as producer:
+        call(producer)
+
+
+READ = {
+    "a group": Row(
+        lambda s: read("t", bootstrap_servers=s, group_id="g"),
+        ConfigError,
+        "leave out group.id",
+        (lambda s: read("t", bootstrap_servers=s),),
+    ),
+    "a deserialiser of keys": Row(
+        lambda s: read("t", bootstrap_servers=s, key_deserializer="string"),
+        ConfigError,
+        "read() decodes keys by key='text'; leave out key.deserializer",
+        (lambda s: read("t", bootstrap_servers=s, key="text"),),
+    ),
+    "schemas that are nowhere": Row(
+        lambda s: read("t", bootstrap_servers=s, value="avro"),
+        ConfigError,
+        "pass schema_registry_url='http://…', or a value_deserializer",
+        (
+            lambda s: read(
+                "t",
+                bootstrap_servers=s,
+                until="earliest",
+                value="avro",
+                schema_registry_url="http://127.0.0.1:1",
+            ),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", READ.values(), ids=READ)
+def test_read_follows_the_advice(row: Row, servers: str) -> None:
+    pytest.importorskip("pyarrow")
+    raises(row, servers)
+    for right in row.right:
+        right(servers)
+
+
+def test_what_cannot_wait_on_a_loop_is_awaited(servers: str) -> None:
+    async def main() -> None:
+        async with AsyncProducer(bootstrap_servers=servers) as producer:
+            future = await producer.send("t", b"v")
+            with pytest.raises(IllegalStateError, match="await the future"):
+                future.result(1)
+            assert (await future).topic == "t"
+
+    asyncio.run(main())
+
+
+def test_each_loop_has_a_client_of_its_own(servers: str) -> None:
+    async def make() -> AsyncConsumer[bytes, bytes]:
+        return AsyncConsumer(bootstrap_servers=servers)
+
+    async def use(consumer: AsyncConsumer[bytes, bytes]) -> int:
+        return len(await consumer.partitions_for("t", timeout=10))
+
+    async def own() -> int:
+        async with await make() as consumer:
+            return await use(consumer)
+
+    first = asyncio.new_event_loop()
+    consumer = first.run_until_complete(make())
+    with pytest.raises(KafkaError, match="belongs to another event loop"):
+        asyncio.run(use(consumer))
+    assert asyncio.run(own()) == 1
+    first.run_until_complete(consumer.close())
+    first.close()
+
+
+def test_signals_are_waited_for_once_each_time() -> None:
+    with Consumer(bootstrap_servers="127.0.0.1:1") as consumer:
+        entered = stop_on_signals(consumer)
+        with entered, pytest.raises(RuntimeError, match="call it again for another `with`"):
+            entered.__enter__()
+        with stop_on_signals(consumer):
+            pass
+
+
+def test_a_callback_of_a_future_may_send_to_a_known_topic(servers: str) -> None:
+    problems: list[BaseException] = []
+    sent: list[Any] = []
+    done = threading.Event()
+    with Producer(bootstrap_servers=servers) as producer:
+
+        def waits(future: Any) -> None:
+            sent.append(producer.send("t", b"again"))
+            try:
+                sent[0].result(10)
+            except IllegalStateError as problem:
+                problems.append(problem)
+            done.set()
+
+        producer.partitions_for("t")
+        producer.send("t", b"v").add_done_callback(waits)
+        assert done.wait(10)
+        assert "make the call from another thread. send() may be called in a callback" in str(problems[0])
+        assert sent[0].result(10).topic == "t"

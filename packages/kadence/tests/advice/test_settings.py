@@ -1,0 +1,292 @@
+"""Advice in errors about settings: each row is a mistake, words of its error, and settings that follow the advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from kadence import Assignor, Consumer, Interceptor, Producer, Token
+from kadence.config import AdminConfig, ClientConfig, ConsumerConfig, ProducerConfig, keys
+from kadence.consumer.assignors import RangeAssignor
+from kadence.errors import ConfigError
+from kadence.idioms import advice as advice_on
+from kadence.security.login import credentials
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
+JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab='k' principal='me@A'"
+
+
+class Mine(RangeAssignor):
+    name = "mine"
+
+
+def token() -> Token:
+    return Token("t", None)
+
+
+class Row(NamedTuple):
+    config: type[ClientConfig]
+    wrong: Mapping[str, Any]
+    advice: str
+    right: tuple[Mapping[str, Any], ...]
+
+
+ROWS = {
+    "an empty group": Row(
+        ConsumerConfig,
+        {"group.id": ""},
+        "give it a name, or leave it out to use assign()",
+        ({"group.id": "g"}, {}),
+    ),
+    "an empty transactional id": Row(
+        ProducerConfig,
+        {"transactional.id": ""},
+        "give it a name, or leave it out",
+        ({"transactional.id": "t"}, {}),
+    ),
+    "transactions without idempotence": Row(
+        ProducerConfig,
+        {"transactional.id": "t", "enable.idempotence": False},
+        "needs enable.idempotence=true and acks=all",
+        ({"transactional.id": "t", "enable.idempotence": True, "acks": "all"},),
+    ),
+    "a duration": Row(
+        ConsumerConfig,
+        {"auto.offset.reset": "by_duration:1h"},
+        "write for instance by_duration:PT1H (an hour), PT30M, P7D or P1DT12H",
+        tuple({"auto.offset.reset": f"by_duration:{each}"} for each in ("PT1H", "PT30M", "P7D", "P1DT12H")),
+    ),
+    "a session timeout with KIP-848": Row(
+        ConsumerConfig,
+        {"group.protocol": "consumer", "session.timeout.ms": 6000},
+        "leave it out (group.consumer.session.timeout.ms on the broker), or set group.protocol=classic",
+        ({"group.protocol": "consumer"}, {"group.protocol": "classic", "session.timeout.ms": 6000}),
+    ),
+    "an assignor with KIP-848": Row(
+        ConsumerConfig,
+        {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+        "name a broker's assignor in group.remote.assignor, or set group.protocol=classic",
+        (
+            {"group.protocol": "consumer", "group.remote.assignor": "range"},
+            {"group.protocol": "classic", "partition.assignment.strategy": "range"},
+        ),
+    ),
+    "the class of an assignor": Row(
+        ConsumerConfig,
+        {"partition.assignment.strategy": Mine},
+        "give an object: Mine()",
+        ({"partition.assignment.strategy": Mine()},),
+    ),
+    "an unknown assignor": Row(
+        ConsumerConfig,
+        {"partition.assignment.strategy": "mine"},
+        "is given as an object, see kadence.Assignor",
+        ({"partition.assignment.strategy": Mine()},),
+    ),
+    "no assignor": Row(
+        ConsumerConfig,
+        {"partition.assignment.strategy": object()},
+        "it needs a name and assign(), see kadence.Assignor",
+        (
+            {
+                "partition.assignment.strategy": type(
+                    "Own", (Assignor,), {"name": "own", "assign": lambda *_: {}}
+                )()
+            },
+        ),
+    ),
+    "no interceptor": Row(
+        ConsumerConfig,
+        {"interceptors": [object()]},
+        "it needs on_consume(), on_commit() or close(), see kadence.Interceptor",
+        (
+            {"interceptors": [Interceptor()]},
+            *({"interceptors": [type("I", (), {n: print})]} for n in ("on_consume", "on_commit", "close")),
+        ),
+    ),
+    "half of the dead letters": Row(
+        ConsumerConfig,
+        {"deserialization.errors": "dead-letter"},
+        "deserialization.errors=dead-letter and dead.letter.topic belong together",
+        (
+            {
+                "deserialization.errors": "dead-letter",
+                "dead.letter.topic": "bad",
+                "value.deserializer": "string",
+            },
+        ),
+    ),
+    "errors without a deserialiser": Row(
+        ConsumerConfig,
+        {"deserialization.errors": "skip"},
+        "needs key.deserializer or value.deserializer",
+        tuple(
+            {"deserialization.errors": "skip", f"{part}.deserializer": "string"} for part in ("key", "value")
+        ),
+    ),
+    "two ways to choose partitions": Row(
+        ProducerConfig,
+        {"partitioner": "consistent_random", "partitioner.ignore.keys": True},
+        "give one of them",
+        ({"partitioner": "consistent_random"}, {"partitioner.ignore.keys": True}),
+    ),
+    "too little time to deliver": Row(
+        ProducerConfig,
+        {"delivery.timeout.ms": 2000, "request.timeout.ms": 3000},
+        "raise delivery.timeout.ms, or lower request.timeout.ms",
+        (
+            {"delivery.timeout.ms": 4000, "request.timeout.ms": 3000},
+            {"delivery.timeout.ms": 2000, "request.timeout.ms": 1000},
+        ),
+    ),
+    "an unknown serialiser": Row(
+        ProducerConfig,
+        {"value.serializer": "strings"},
+        "or one of ",
+        ({"value.serializer": "string"}, {"value.serializer": str.encode}),
+    ),
+    "a misspelt key": Row(
+        AdminConfig, {"client.idd": "a"}, "did you mean 'client.id'?", ({"client.id": "a"},)
+    ),
+    "SASL that has no effect": Row(
+        AdminConfig,
+        {"sasl.username": "u", "sasl.password": "p", "sasl.mechanism": "SCRAM-SHA-256"},
+        "set it to SASL_SSL (or SASL_PLAINTEXT, without encryption)",
+        tuple(
+            {
+                "security.protocol": each,
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.username": "u",
+                "sasl.password": "p",
+            }
+            for each in ("SASL_SSL", "SASL_PLAINTEXT")
+        ),
+    ),
+    "a handler of Java's": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.login.callback.handler.class": "com.example.Mine",
+        },
+        "give sasl.oauthbearer.token.provider instead, a callable that returns kadence.Token, or module:function",
+        tuple(
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.provider": each,
+            }
+            for each in (token, f"{__name__}:token")
+        ),
+    ),
+    "a principal twice": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.jaas.config": f"{KERBEROS} serviceName=kafka;",
+            "sasl.kerberos.principal": "you@A",
+        },
+        "is another one than principal in sasl.jaas.config; give it once",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": f"{KERBEROS} serviceName=kafka;",
+            },
+        ),
+    ),
+    "a secret twice": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.endpoint.url": "https://a/t",
+            "sasl.oauthbearer.client.credentials.client.id": "me",
+            "sasl.jaas.config": f"{JAAS} clientId='me' clientSecret='s';",
+        },
+        "is also in sasl.jaas.config as clientId; give it once",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.endpoint.url": "https://a/t",
+                "sasl.jaas.config": f"{JAAS} clientId='me' clientSecret='s';",
+            },
+        ),
+    ),
+}
+
+
+def read(config: type[ClientConfig], settings: Mapping[str, Any]) -> ClientConfig:
+    made = config.parse({**SERVERS, **settings})
+    credentials(made)
+    return made
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_settings_that_follow_the_advice_are_accepted(row: Row) -> None:
+    with pytest.raises(ConfigError, match=re.escape(row.advice)):
+        read(row.config, row.wrong)
+    for right in row.right:
+        made = read(row.config, right)
+        assert tuple(made.bootstrap_servers) == ("127.0.0.1:1",)
+
+
+VALUES: Mapping[str, Any] = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "request.timeout.ms": 30_000,
+    "sasl.mechanism": None,
+    "fetch.max.wait.ms": 500,
+    "buffer.memory": 64 * 1024 * 1024,
+    "compression.type": "gzip",
+    "linger.ms": 5,
+    "batch.size": 16_384,
+    "acks": "all",
+    "delivery.timeout.ms": 120_000,
+    "max.request.size": 1024 * 1024,
+    "retries": 5,
+    "max.in.flight.requests.per.connection": 5,
+    "sasl.oauthbearer.token.provider": None,
+    "ssl.ca.location": None,
+    "ssl.certificate.location": None,
+    "ssl.key.location": None,
+    "ssl.key.password": None,
+    "sasl.username": None,
+    "sasl.password": None,
+}
+"""A value for each of our names in the table of other clients' names; None: it needs others beside it."""
+
+
+def renamed() -> list[tuple[str, str]]:
+    from kadence.idioms import _ADVICE  # the table itself: no row of it may be missing here
+
+    return sorted((name, ours) for name, ours in _ADVICE["setting"].items() if " " not in ours)
+
+
+@pytest.mark.parametrize(("theirs", "ours"), renamed(), ids=[theirs for theirs, _ in renamed()])
+def test_a_setting_of_another_client_is_accepted_under_the_name_that_the_error_gives(
+    theirs: str, ours: str
+) -> None:
+    assert advice_on("setting", theirs) == ours
+    kinds: list[Callable[..., ClientConfig]] = [
+        kind.parse for kind in (ConsumerConfig, ProducerConfig) if ours in {row.name for row in keys(kind)}
+    ]
+    assert kinds
+    for parse in kinds:
+        with pytest.raises(
+            ConfigError, match=f"{re.escape(theirs)}' is another client's name: here it is '{ours}'"
+        ):
+            parse(SERVERS | {theirs: "1"})
+        if VALUES[ours] is not None:
+            parse(SERVERS | {ours: VALUES[ours]})
+
+
+def test_a_key_of_the_other_client_belongs_to_that_one() -> None:
+    with pytest.raises(ConfigError, match=r"'linger\.ms' is a key of the producer, not of the consumer"):
+        Consumer({**SERVERS, "linger.ms": 5})
+    Producer({**SERVERS, "linger.ms": 5}).close()
