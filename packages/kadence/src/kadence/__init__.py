@@ -149,6 +149,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from kadence.work import Context, ProducerRecord, Retry, Totals, Work
+    from kadence.work.queue import QueueTotals
     from kadence_broker import Broker
 
 __version__ = VERSION
@@ -242,6 +243,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerSettings",
     "ProducerState",
+    "QueueTotals",
     "Rebalance",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -386,6 +388,7 @@ _HOMES = {
     "ProducerRecord": "kadence.work",
     "ProducerSettings": "kadence.producer.settings",
     "ProducerState": "kadence.admin",
+    "QueueTotals": "kadence.work.queue",
     "Rebalance": "kadence.consumer.events",
     "RebalanceInProgressError": "kadence.errors",
     "RebalanceListener": "kadence.consumer.application.callbacks",
