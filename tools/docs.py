@@ -509,8 +509,6 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
     "no share groups (KIP-932)": {
         76: "ShareGroupHeartbeat",
         77: "ShareGroupDescribe",
-        78: "ShareFetch",
-        79: "ShareAcknowledge",
         83: "InitializeShareGroupState",
         84: "ReadShareGroupState",
         85: "WriteShareGroupState",

@@ -2,6 +2,8 @@
 
     python -m tests.interop.sequences classic --first 0 --count 300
 
+The mode ``share`` is in `queues`.
+
 What a step asks comes from the seed; which ids, generations and epochs stand in it is what that side was told before.
 A request that is parked stays on its connection, and counts as answered in the step in which its answer comes.
 A sequence ends at its first difference. `ODDITIES` names those that are Kafka's own, with the reason.
@@ -23,7 +25,9 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from tests.broker.wire import Wire
+from tests.interop import queues
 from tests.interop.known_topics import coordinator_knows
+from tests.interop.queues import KAFKA_CONFIG, QUEUES, Difference, compare_queues
 from tests.interop.steps import MODES, Plan, Slot
 
 from kadence.protocol import error_codes as codes
@@ -458,8 +462,11 @@ _OF_CHANCE: Final = frozenset(
 """They go by ids that the brokers draw."""
 
 
-def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | None]:
+def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | Difference | None]:
     """Run sequences of one mode; what each found."""
+    if mode == QUEUES:
+        yield from compare_queues(seeds, kafka)
+        return
     with Broker(config=CONFIG) as ours:
         pair = Pair(ours, kafka, 4 * len(seeds) + _TRIES)
         try:
@@ -472,12 +479,12 @@ def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | None]:
 def main() -> int:
     """Print each difference; the exit status is 1 if one is not excused."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modes", nargs="*", default=sorted(MODES))
+    parser.add_argument("modes", nargs="*", default=sorted([*MODES, QUEUES]))
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--kafka", help="HOST:PORT of a running Kafka; by default one is started")
     given = parser.parse_args()
-    with Kafka() if given.kafka is None else _Running(given.kafka) as kafka:
+    with Kafka(KAFKA_CONFIG) if given.kafka is None else _Running(given.kafka) as kafka:
         return max(
             _report(mode, range(given.first, given.first + given.count), kafka.bootstrap_servers)
             for mode in given.modes
@@ -496,7 +503,8 @@ class _Running:
 
 
 def _report(mode: str, seeds: range, kafka: str) -> int:
-    same, excused, ours = 0, dict.fromkeys(ODDITIES, 0), 0
+    oddities = ODDITIES if mode in MODES else queues.ODDITIES
+    same, excused, ours = 0, dict.fromkeys(oddities, 0), 0
     for found in compare(mode, seeds, kafka):
         if found is None:
             same += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.interop.queues import QUEUES
 from tests.interop.sequences import compare
 from tests.interop.steps import MODES
 
@@ -17,3 +18,10 @@ def test_random_requests_get_the_answers_that_kafka_gives(kafka: Kafka, mode: st
         if each and each.excused is None
     ]
     assert not differences, "\n".join(differences)
+
+
+def test_random_requests_of_share_groups_get_the_answers_that_kafka_gives(kafka: Kafka) -> None:
+    found = [each for each in compare(QUEUES, range(200), kafka.bootstrap_servers) if each]
+    differences = [str(each) for each in found if each.excused is None]
+    assert not differences, "\n".join(differences)
+    assert len(found) < 20  # what is excused ends its sequence

@@ -16,7 +16,7 @@ from kadence.protocol.share_fetch import (
 from kadence_broker.service import Call, Handler, Services
 from kadence_broker.share.fetching import ParkedShareFetch
 from kadence_broker.share.requests import acknowledge_all, fault_of, session_key
-from kadence_broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, ShareSession, TopicIdPartition
+from kadence_broker.share.sessions import FINAL_EPOCH, INITIAL_EPOCH, TopicIdPartition
 
 __all__ = ["HANDLER"]
 
@@ -42,20 +42,8 @@ def handle(services: Services, call: Call) -> ShareFetchResponse | None:
     acknowledged = acknowledge_all(services, call, request.topics) if _acknowledges(request) else {}
     if is_last:
         services.shares.close_session(session)
-        _fetch(services, call, None, acknowledged)
-    elif acknowledged:
-        # What this released goes to those who wait already.
-        services.soon(call, lambda later: _fetch(services, later, session, acknowledged))
-    else:
-        _fetch(services, call, session, acknowledged)
+    ParkedShareFetch(services, call, None if is_last else session, acknowledged, is_incremental=True).start()
     return None
-
-
-def _fetch(
-    services: Services, call: Call, session: ShareSession | None, acknowledged: dict[TopicIdPartition, int]
-) -> None:
-    if not call.is_done:
-        ParkedShareFetch(services, call, session, acknowledged, is_incremental=True).start()
 
 
 def _open(services: Services, call: Call) -> ShareFetchResponse | None:

@@ -44,20 +44,22 @@ class Delivery:
         count: how often it was acquired.
         member: who has it, or `NOBODY`.
         lock_ends: when it is released if nothing else happens (ms); FOREVER while nobody has it.
+        is_settling: it has just been changed, and does not count as available or done yet.
     """
 
     state: RecordState
     count: int
     member: str = NOBODY
     lock_ends: int = FOREVER
+    is_settling: bool = False
 
     @property
     def is_done(self) -> bool:
-        return self.state in DONE
+        return self.state in DONE and not self.is_settling
 
     @property
     def is_available(self) -> bool:
-        return self.state is RecordState.AVAILABLE
+        return self.state is RecordState.AVAILABLE and not self.is_settling
 
     def is_held_by(self, member: str) -> bool:
         return self.state is RecordState.ACQUIRED and self.member == member

@@ -95,8 +95,10 @@ class ShareLeader:
         named: TopicIdPartition,
         member: str,
         said: Sequence[Acknowledgement],
+        *,
+        is_on_the_way: bool = False,
     ) -> int:
-        """Take a member's acknowledgements for one partition, all or none. Returns an error code."""
+        """Take a member's acknowledgements for a partition, all or none (`Led.acknowledge`). Returns an error code."""
         partition, code = self.partition(node_id, named)
         if partition is None or code != codes.NONE:
             return code
@@ -105,7 +107,8 @@ class ShareLeader:
         if led is None:
             # Nobody reads it here, so nobody has anything of it.
             return codes.UNKNOWN_TOPIC_OR_PARTITION
-        code = led.acknowledge(self._loop.clock.now_ms(), member, said)
+        now = self._loop.clock.now_ms()
+        code = led.acknowledge(now, member, said, is_on_the_way=is_on_the_way)
         if led.state.is_fenced:
             del self._led[key]
         elif code == codes.UNKNOWN_TOPIC_OR_PARTITION:

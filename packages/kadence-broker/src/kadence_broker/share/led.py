@@ -102,32 +102,51 @@ class Led:
         self._watch_locks()
         return acquired
 
-    def acknowledge(self, now: int, member: str, said: Sequence[Acknowledgement]) -> int:
-        """Take a member's acknowledgements, all or none. Returns an error code."""
+    def acknowledge(
+        self, now: int, member: str, said: Sequence[Acknowledgement], *, is_on_the_way: bool = False
+    ) -> int:
+        """Take a member's acknowledgements, all or none. Returns an error code.
+
+        Args:
+            is_on_the_way: they came with a fetch, which is served first, as in Kafka, where storing takes longer: the
+                member does not get back at once what it has just released.
+        """
         if self.state.is_fenced:
             return codes.NOT_LEADER_OR_FOLLOWER
         changes, code = acknowledge(self.state, now, member, said, self.settings)
-        return self._settle(changes) if code == codes.NONE else code
+        if code != codes.NONE:
+            return code
+        code = self._store_or_undo(changes)
+        if code == codes.NONE and is_on_the_way:
+            for each in changes.made:
+                each.delivery.is_settling = True
+            self._loop.soon(lambda: self._changed(changes))
+        elif code == codes.NONE:
+            self._changed(changes)
+        return code
 
     def release_member(self, member: str) -> None:
         """The member's session has ended: others may have what it has."""
-        if not self.state.is_fenced:
-            self._settle(self.state.release_member(member, self.settings))
+        if self.state.is_fenced:
+            return
+        changes = self.state.release_member(member, self.settings)
+        if self._store_or_undo(changes) == codes.NONE:
+            self._changed(changes)
 
-    def _settle(self, changes: Changes) -> int:
+    def _store_or_undo(self, changes: Changes) -> int:
         """Store what a step has changed, or undo it. Returns an error code."""
-        if batches := changes.stored:
-            code = self._store.write(self.key, self.state.start_offset, self.state.done_count, batches)
-            if code != codes.NONE:
-                self.state.undo(changes)
-                return code
-        self._changed(changes)
-        return codes.NONE
+        batches = changes.stored
+        if not batches:
+            return codes.NONE
+        code = self._store.write(self.key, self.state.start_offset, self.state.done_count, batches)
+        if code != codes.NONE:
+            self.state.undo(changes)
+        return code
 
     def _changed(self, changes: Changes) -> None:
-        if not changes.made:
+        if not changes.made or self.state.is_fenced:
             return
-        self.state.advance()
+        self.state.settle(changes)
         self._watch_locks()
         self.wake_soon()
         for letter in changes.dead_letters():

@@ -195,6 +195,13 @@ class SharePartition:
             each.delivery.member = each.member
             each.delivery.lock_ends = each.lock_ends
 
+    def settle(self, changes: Changes) -> None:
+        """What these changes made available or done counts from now on."""
+        for each in changes.made:
+            each.delivery.is_settling = False
+        self._may_have_available = True
+        self.advance()
+
     # Locks
 
     def next_lock_end(self) -> int:
@@ -295,7 +302,7 @@ class SharePartition:
             max(min(last, offset - 1) - max(first, self.start_offset) + 1, 0)
             for batch in self.in_flight
             for first, last, delivery in batch.parts()
-            if delivery.is_done
+            if delivery.state in DONE
         )
         self.start_offset = offset
         self.end_offset = max(self.end_offset, offset)

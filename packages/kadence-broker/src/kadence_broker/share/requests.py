@@ -12,7 +12,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest
 from kadence_broker.share.acknowledging import Acknowledgement, malformed
-from kadence_broker.share.sessions import SessionKey, TopicIdPartition
+from kadence_broker.share.sessions import FINAL_EPOCH, SessionKey, TopicIdPartition
 from kadence_broker.share.stored import ShareKey
 
 if TYPE_CHECKING:
@@ -84,6 +84,7 @@ def acknowledge_all(services: Services, call: Call, topics: Iterable[_Topic]) ->
     A partition of which nothing is said is part of the result if something is said of another one, as in Kafka.
     """
     message: ShareFetchRequest | ShareAcknowledgeRequest = call.message
+    is_on_the_way = isinstance(message, ShareFetchRequest) and message.share_session_epoch != FINAL_EPOCH
     failed: Acknowledged = {}
     silent: Acknowledged = {}
     taken: Acknowledged = {}
@@ -107,7 +108,12 @@ def acknowledge_all(services: Services, call: Call, topics: Iterable[_Topic]) ->
             silent[named] = codes.NONE
         else:
             taken[named] = services.shares.acknowledge(
-                call.node_id, message.group_id or "", named, message.member_id or "", batches
+                call.node_id,
+                message.group_id or "",
+                named,
+                message.member_id or "",
+                batches,
+                is_on_the_way=is_on_the_way,
             )
     return {**taken, **failed, **silent} if taken else failed
 
