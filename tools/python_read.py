@@ -137,7 +137,7 @@ class ReadCode:
                 self._flexible_tags()
 
     def _flexible_tags(self) -> None:
-        with self.out.block("for _ in range(r.uvarint()):"):
+        with self.out.block("for _ in range(r.tag_count()):"):
             self.out.add("tag, end = r.tag()")
             for index, field in enumerate(self.code.tagged):
                 test = inside(field.versions, self.code.flexible_span)

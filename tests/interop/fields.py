@@ -18,7 +18,7 @@ import pytest
 from tests.broker.wire import Wire
 from tests.interop.known_topics import coordinator_knows
 from tests.patience import PATIENCE
-from tests.protocol.real_requests import MADE_UP_IDS, versions
+from tests.protocol.real_requests import IS_4_3, MADE_UP_IDS, versions
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -41,8 +41,13 @@ _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12
 _MESSAGES: Final = {"error_message", "batch_index_error_message"}
 _NAMES: Final = ("name", "topic", "topic_name", "group_id", "resource_name", "transactional_id")
 _ORDERED: Final = {"synonyms"}
-_APART: Final = {"min.insync.replicas"}
-"""A new Kafka has it set for all brokers at once (KIP-966), which means something only with replicas."""
+_APART: Final = {
+    # A new Kafka has it set for all brokers at once (KIP-966), which means something only with replicas.
+    "min.insync.replicas",
+    # Kafka 4.3 does not have these.
+    *(("max.decompressed.message.bytes", "remote.copy.lag.bytes", "remote.copy.lag.ms") if IS_4_3 else ()),
+}
+"""Names of settings that are not compared."""
 _RECENT: Final = 1_600_000_000_000
 """Numbers above it are times that the broker took from its clock."""
 

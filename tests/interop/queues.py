@@ -164,6 +164,8 @@ class Queues:
 
 def _excuse(step: Step, lines: list[str], ours: Any, kafkas: Any) -> str | None:
     race, exception, twice = ODDITIES
+    if not (isinstance(ours, dict) and isinstance(kafkas, dict)):
+        return None
     if kafkas.get("error") == "UNKNOWN_SERVER_ERROR":
         return exception
     if step.races:

@@ -10,20 +10,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
 from conftest import FAST_GROUPS
 from tests.interop.librdkafka import QUIET
 from tests.patience import PATIENCE
 
 from kadence_broker import Broker
 
+admin_api: Any = confluent_kafka.admin
 RECORDS = 600
 CONFIG = {**FAST_GROUPS, "group.share.assignment.interval.ms": 0}
 EARLIEST = "share.auto.offset.reset"
@@ -38,11 +31,11 @@ def broker() -> Iterator[Broker]:
 
 def configure(broker: Broker, **settings: str) -> None:
     entries = [
-        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        admin_api.ConfigEntry(name, value, incremental_operation=admin_api.AlterConfigOpType.SET)
         for name, value in settings.items()
     ]
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
-    resource = ConfigResource(ResourceType.GROUP, "q", incremental_configs=entries)
+    admin = admin_api.AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
+    resource = admin_api.ConfigResource(admin_api.ConfigResource.Type.GROUP, "q", incremental_configs=entries)
     for done in admin.incremental_alter_configs([resource]).values():
         done.result()
 
@@ -106,8 +99,8 @@ def test_what_a_member_did_not_accept_comes_to_the_next(broker: Broker) -> None:
 
 
 def test_a_rejected_record_gets_a_dead_letter(broker: Broker) -> None:
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
-    made = NewTopic("dlq.q", 1, config={"errors.deadletterqueue.group.enable": "true"})
+    admin = admin_api.AdminClient({"bootstrap.servers": broker.bootstrap_servers, **QUIET})
+    made = admin_api.NewTopic("dlq.q", 1, config={"errors.deadletterqueue.group.enable": "true"})
     for done in admin.create_topics([made]).values():
         done.result()
     configure(broker, **{EARLIEST: "earliest", "errors.deadletterqueue.topic.name": "dlq.q"})

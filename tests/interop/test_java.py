@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.interop.librdkafka import consuming, poll_until
 from tests.interop.test_confluent_kip848 import modern
-from tests.interop.tools import TOOLS, Tools
+from tests.interop.tools import CONFIGS, TOOLS, Tools
 from tests.net.conftest import Certificates, certificates
 
 from kadence import Producer
@@ -108,7 +108,7 @@ def test_javas_tools_change_configs_and_look_at_logs(broker: Broker, tools: Tool
     broker.create_topic("made", 1)
 
     def configs(*arguments: str) -> str:
-        return tools("kafka.admin.ConfigCommand", *servers, "--topic", "made", *arguments)
+        return tools(CONFIGS, *servers, "--topic", "made", *arguments)
 
     configs("--alter", "--add-config", "retention.ms=60000,max.message.bytes=5000")
     configs("--alter", "--delete-config", "max.message.bytes")

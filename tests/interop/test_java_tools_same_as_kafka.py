@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.interop.tools import TOOLS, Tools
+from tests.interop.tools import CONFIGS, TOOLS, Tools
 from tests.patience import PATIENCE
 from tests.protocol.real_requests import OF_THIS_KAFKA
 
@@ -25,7 +25,6 @@ from kadence_testing.kafka import Kafka
 CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 TOPICS = f"{TOOLS}.TopicCommand"
-CONFIGS = "kafka.admin.ConfigCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
 LISTS_GROUPS = f"{TOOLS}.GroupsCommand"
 OFFSETS = f"{TOOLS}.GetOffsetShell"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.broker.wire import at, fetch
 from tests.interop.fields import UNKNOWN_ID, Scenario, Talk, assert_same
+from tests.protocol.real_requests import IS_4_3
 
 from kadence.protocol.describe_producers import DescribeProducersRequest
 from kadence.protocol.describe_producers import TopicRequest as ProducersOf
@@ -97,6 +98,12 @@ def producing_by_the_topics_settings(talk: Talk) -> None:
         packed = talk.topic(kind=name, compression_type=name)
         produce(talk, packed, (0, batch(3)))
         talk.ask(fetch(packed, at(0)), 12, without=("records",))
+    bound = {} if IS_4_3 else {"max_decompressed_message_bytes": "107"}
+    narrow = talk.topic(1, "narrow", **bound)
+    for length in (100,) if IS_4_3 else (100, 101, 1_000):
+        for name in ("none", "gzip", "snappy", "lz4", "zstd"):
+            both = [(now, None, bytes(each), ()) for each in (100, length)]
+            produce(talk, narrow, (0, encode_batch(both, compression=name)))
     for name in ("gzip", "snappy", "lz4", "zstd"):
         produce(talk, compact, (0, batch(3, compression=name)), version=6)
         produce(talk, compact, (0, batch(3, compression=name)))

@@ -14,13 +14,19 @@ from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from tests.patience import PATIENCE
+from tests.protocol.real_requests import IS_4_3
 
 from kadence.java import find_java
 from kadence_testing.kafka import kafka_jars
 
-__all__ = ["TOOLS", "Ended", "Tools", "tools_jvm"]
+__all__ = ["CONFIGS", "TOOLS", "Ended", "Tools", "tools_jvm"]
 
 TOOLS: Final = "org.apache.kafka.tools"
+
+CONFIGS: Final = "kafka.admin.ConfigCommand" if IS_4_3 else f"{TOOLS}.ConfigCommand"
+
+_UTILS: Final = f"org.apache.kafka.common.utils{'' if IS_4_3 else '.internals'}"
+"""Where `Exit` is: Kafka 4.4 moved it."""
 
 _EXIT: Final = "the tool called Exit"
 
@@ -97,7 +103,7 @@ class Tools:
             return add.bindTo(deque).asType(method_type(nothing, element))
 
         def implemented(interface: str, handle: Any) -> Any:
-            kind = named(interface, "org.apache.kafka.common.utils.Exit$")
+            kind = named(interface, f"{_UTILS}.Exit$")
             return lang.invoke.MethodHandleProxies.asInterfaceInstance(kind, handle)
 
         thrown = lang.Error(_EXIT)
@@ -105,7 +111,7 @@ class Tools:
         noting = handles.foldArguments(
             handles.dropArguments(throw, 0, types(number)), adds_to(self._codes, number)
         )
-        exits = self._jvm.org.apache.kafka.common.utils.Exit
+        exits = getattr(self._jvm, f"{_UTILS}.Exit")
         exits.setExitProcedure(implemented("Procedure", handles.dropArguments(noting, 1, types(text))))
         keeping = handles.dropArguments(adds_to(self._hooks, runnable), 0, types(text))
         exits.setShutdownHookAdder(implemented("ShutdownHookAdder", keeping))

@@ -17,6 +17,7 @@ from kadence_broker.coordinator.transactions import TransactionConfig
 from kadence_broker.server.server import Limits
 from kadence_broker.share_configs import ShareConfigs, broker_key
 from kadence_broker.storage import LogConfig
+from kadence_broker.storage.config import MOST_DECOMPRESSED
 
 __all__ = ["Settings"]
 
@@ -36,6 +37,7 @@ class Settings(ShareConfigs):
     auto_create_topics: bool = _key("auto.create.topics.enable", True)
     num_partitions: int = _key("num.partitions", 1)
     message_max_bytes: int = _key("message.max.bytes", 1_048_588)
+    max_decompressed_message_bytes: int = _key("max.decompressed.message.bytes", MOST_DECOMPRESSED)
     retention_bytes: int = _key("log.retention.bytes", -1)
     retention_ms: int = _key("log.retention.ms", 604_800_000)
     retention_check_interval_ms: int = _key("log.retention.check.interval.ms", 300_000)
@@ -160,6 +162,7 @@ class Settings(ShareConfigs):
         """The defaults of a topic's log."""
         return LogConfig(
             max_message_bytes=self.message_max_bytes,
+            max_decompressed_bytes=self.max_decompressed_message_bytes,
             retention_bytes=self.retention_bytes,
             retention_ms=self.retention_ms,
             segment_bytes=self.segment_bytes,

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kadence_broker.settings import Settings
+from kadence_broker.storage.config import MOST_DECOMPRESSED
 
 __all__ = [
     "SYNONYMS",
@@ -118,6 +119,7 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     "local.retention.bytes": _number("LONG", -2, -2),
     "local.retention.ms": _number("LONG", -2, -2),
     "max.compaction.lag.ms": _number("LONG", 2**63 - 1, 1),
+    "max.decompressed.message.bytes": _number("INT", MOST_DECOMPRESSED, 1, MOST_DECOMPRESSED),
     "max.message.bytes": _number("INT", 1_048_588, 0),
     "message.timestamp.after.max.ms": _number("LONG", 3_600_000, 0),
     "message.timestamp.before.max.ms": _number("LONG", 2**63 - 1, 0),
@@ -126,6 +128,8 @@ TOPIC_KEYS: Final[Mapping[str, TopicKey]] = {
     "min.compaction.lag.ms": _number("LONG", 0, 0),
     "min.insync.replicas": _number("INT", 1, 1),
     "preallocate": TopicKey("false", "BOOLEAN"),
+    "remote.copy.lag.bytes": _number("LONG", -1, -1),
+    "remote.copy.lag.ms": _number("LONG", 0, -1),
     "remote.log.copy.disable": TopicKey("false", "BOOLEAN"),
     "remote.log.delete.on.disable": TopicKey("false", "BOOLEAN"),
     "remote.storage.enable": TopicKey("false", "BOOLEAN"),
@@ -154,6 +158,8 @@ SYNONYMS: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
     "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
     "preallocate": "log.preallocate",
+    "remote.copy.lag.bytes": "log.remote.copy.lag.bytes",
+    "remote.copy.lag.ms": "log.remote.copy.lag.ms",
     "retention.bytes": "log.retention.bytes",
     "retention.ms": "log.retention.ms",
     "segment.bytes": "log.segment.bytes",
@@ -183,7 +189,7 @@ def topic_defaults(settings: Settings) -> dict[str, tuple[str, bool]]:
     brokers = settings.describe()
     defaults = {}
     for name, known in TOPIC_KEYS.items():
-        value = brokers.get(SYNONYMS.get(name, ""))
+        value = brokers.get(SYNONYMS.get(name, name))
         defaults[name] = (known.default, False) if value is None else (value, value != known.default)
     return defaults
 

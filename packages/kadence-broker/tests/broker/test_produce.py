@@ -88,6 +88,23 @@ def test_what_is_no_single_whole_batch_is_refused(wire: Wire, records: bytes | N
     assert wire.produce("t", [b"fine"]).base_offset == 0
 
 
+@pytest.mark.parametrize("where", ["topic", "broker"])
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_a_record_above_max_decompressed_message_bytes_is_refused(where: str, compression: str) -> None:
+    """Kafka 4.4: each record of a compressed batch, without its length field; not one of an uncompressed batch."""
+    key = "max.decompressed.message.bytes"
+    with Broker(config={key: 107} if where == "broker" else {}) as broker, Wire(broker) as wire:
+        config = [CreatableTopicConfig(name=key, value="107")] if where == "topic" else []
+        request = CreateTopicsRequest(topics=[CreatableTopic("t", 1, 1, configs=config)])
+        assert wire.call(request).topics[0].error_code == codes.NONE
+        # A record has 7 bytes beside a value of 100: attributes, deltas, three lengths of which one has two bytes.
+        assert wire.produce("t", [b"x" * 100] * 3, compression=compression).error_code == codes.NONE
+        answer = wire.produce("t", [b"", b"x" * 101], compression=compression)
+        assert answer.error_code == codes.INVALID_RECORD
+        assert answer.error_message == "a record has 108 bytes; max.decompressed.message.bytes is 107"
+        assert wire.produce("t", [b"x" * 1_000]).error_code == codes.NONE
+
+
 def test_a_batch_above_max_message_bytes_is_too_large(wire: Wire) -> None:
     config = [CreatableTopicConfig(name="max.message.bytes", value="200")]
     request = CreateTopicsRequest(

@@ -109,13 +109,16 @@ from kadence.protocol.write_txn_markers import (
 )
 from kadence_testing.kafka import KAFKA_VERSION
 
+IS_4_3: Final = KAFKA_VERSION.startswith("4.3.")
+"""Whether the Kafka of the tests is the release before the newest (KADENCE_KAFKA_VERSION)."""
+
 _NEWEST_OF_4_3: Final[dict[type[Any], int]] = {
     ApiVersionsRequest: 4,
     TxnOffsetCommitRequest: 5,
     DeleteGroupsRequest: 2,
 }
 """What Kafka 4.4 added."""
-OF_THIS_KAFKA: Final = frozenset(range(93 if KAFKA_VERSION.startswith("4.3.") else 95))
+OF_THIS_KAFKA: Final = frozenset(range(93 if IS_4_3 else 95))
 """The keys of APIs up to the newest one that the Kafka of the tests knows."""
 
 MADE_UP_IDS: Final = 7_000_000
@@ -124,7 +127,7 @@ MADE_UP_IDS: Final = 7_000_000
 
 def versions(request: type[Any]) -> range:
     """The versions of an API that we and the Kafka of the tests have in common."""
-    older = _NEWEST_OF_4_3 if KAFKA_VERSION.startswith("4.3.") else {}
+    older = _NEWEST_OF_4_3 if IS_4_3 else {}
     return range(request.MIN_VERSION, older.get(request, request.MAX_VERSION) + 1)
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kadence.wire import ZERO_UUID, Reader, WireError, Writer
+from kadence.wire.reader import BoundedReader
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,41 @@ def test_reads_the_value_and_nothing_more(method: str, data: bytes, value: Any) 
 def test_says_what_is_wrong(method: str, data: bytes, complaint: str) -> None:
     with pytest.raises(WireError, match=complaint):
         getattr(Reader(data), method)()
+
+
+@pytest.mark.parametrize("reader", [Reader, lambda data: BoundedReader(data, most=10_000_000)])
+@pytest.mark.parametrize(
+    "form", ["count", "nullable_count", "compact_count", "compact_nullable_count", "int32s"]
+)
+def test_an_array_has_as_many_elements_as_kafka_lets_it_have(form: str, reader: Any) -> None:
+    """However many bytes there are: each element of an answer may cost much more memory than it has bytes."""
+
+    def length(count: int) -> bytes:
+        w = Writer()
+        w.compact_count(count) if "compact" in form else w.count(count)
+        return w.getvalue()
+
+    room = bytes(4_000_004)
+    most = getattr(reader(length(1_000_000) + room), form)()
+    assert (len(most) if form == "int32s" else most) == 1_000_000
+    with pytest.raises(WireError, match=r"an array of 1000001 elements at byte [34]: 1000000 is the most"):
+        getattr(reader(length(1_000_001) + room), form)()
+
+
+@pytest.mark.parametrize("method", ["tag_count", "unknown_tags"])
+def test_a_struct_has_as_many_tagged_fields_as_kafka_lets_it_have(method: str) -> None:
+    def tags(count: int) -> bytes:
+        w = Writer()
+        w.uvarint(count)
+        for tag in range(count):
+            w.uvarint(tag)
+            w.uvarint(0)
+        return w.getvalue()
+
+    found = getattr(Reader(tags(10_000)), method)()
+    assert (len(found) if method == "unknown_tags" else found) == 10_000
+    with pytest.raises(WireError, match="10001 tagged fields at byte 0: 10000 is the most"):
+        getattr(Reader(tags(10_001)), method)()
 
 
 def test_runs_of_fields_come_in_one_step() -> None:

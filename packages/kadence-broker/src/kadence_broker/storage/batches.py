@@ -14,6 +14,7 @@ from kadence.errors import LocalError, RecordTooLargeError
 from kadence.protocol import error_codes as codes
 from kadence.records import MAX_BATCH_BYTES, BatchHeader, FetchedRecords, crc32c, encode_batch
 from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TIMESTAMP_TYPE
+from kadence.records.codecs import decompress
 from kadence_broker.storage.config import LogConfig
 from kadence_broker.storage.errors import BatchError
 
@@ -137,6 +138,8 @@ def prepare(
         BatchError: records that cannot be read, that lack a key, or whose timestamp is out of range.
     """
     timestamps = _timestamps(batch, header, allowance or Allowance(MAX_BATCH_BYTES))
+    if header.compression and config.max_decompressed_bytes < MAX_BATCH_BYTES:
+        _check_record_sizes(batch, header, config.max_decompressed_bytes)
     if config.is_compacted:
         _check_keys(batch)
     if config.append_time:
@@ -185,6 +188,32 @@ def _timestamps(batch: memoryview, header: BatchHeader, allowance: Allowance) ->
         raise BatchError(codes.INVALID_RECORD, "the offsets of the batch's records do not follow each other")
     assert found[0].timestamps is not None
     return memoryview(found[0].timestamps).cast("B").cast("q")
+
+
+def _check_record_sizes(batch: memoryview, header: BatchHeader, most: int) -> None:
+    """Check each record of a compressed batch that was read before. Its length field does not count, as in Kafka."""
+    records = memoryview(decompress(header.compression, batch[HEADER_SIZE:], MAX_BATCH_BYTES)).cast("B")
+    at = 0
+    while at < len(records):
+        size, at = _varint(records, at)
+        if size > most:
+            raise BatchError(
+                codes.INVALID_RECORD,
+                f"a record has {size} bytes; max.decompressed.message.bytes is {most}",
+            )
+        at += size
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """A length at ``at``, and where it ends."""
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value >> 1, at
+        shift += 7
 
 
 def _check_dates(timestamps: memoryview, newest: int, config: LogConfig, wall_now: int) -> None:

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-__all__ = ["LogConfig"]
+__all__ = ["MOST_DECOMPRESSED", "LogConfig"]
+
+MOST_DECOMPRESSED: Final = 2**31 - 9
+"""The longest array of Java's, which is Kafka's default of ``max.decompressed.message.bytes``."""
 
 _NUMBERS: Final = {
+    "max.decompressed.message.bytes": "max_decompressed_bytes",
     "max.message.bytes": "max_message_bytes",
     "message.timestamp.before.max.ms": "timestamp_before_max_ms",
     "message.timestamp.after.max.ms": "timestamp_after_max_ms",
@@ -24,6 +28,7 @@ class LogConfig:
     """Kafka's defaults. Sizes are bytes.
 
     Attributes:
+        max_decompressed_bytes: the most bytes of one record of a compressed batch.
         compression: ``producer`` keeps batches as they come; a codec's name (or ``none``) compresses them again.
         append_time: whether records are dated by the broker (``LogAppendTime``).
         timestamp_before_max_ms: how far a record's date may lie in the past; timestamp_after_max_ms: in the future.
@@ -33,6 +38,7 @@ class LogConfig:
     """
 
     max_message_bytes: int = 1_048_588
+    max_decompressed_bytes: int = MOST_DECOMPRESSED
     compression: str = "producer"
     append_time: bool = False
     timestamp_before_max_ms: int = 2**63 - 1

@@ -234,6 +234,17 @@ def test_topics_that_change_change_the_group(world: ConsumerWorld) -> None:
     assert member.epoch == 4
 
 
+@pytest.mark.parametrize(("assignor", "epoch"), [("range", 3), ("uniform", 2)])
+def test_another_assignor_makes_another_target(world: ConsumerWorld, assignor: str, epoch: int) -> None:
+    """As in Kafka 4.4; in 4.3 only the next change of the group did. Uniform is the default."""
+    member = world.member("a")
+    member.beat(server_assignor=assignor)
+    world.advance(1_000)
+    member.beat()
+    group = world.consumer_group
+    assert (group.epoch, group.target_epoch) == (epoch, epoch)
+
+
 def test_the_assignor_that_most_members_name_decides(world: ConsumerWorld) -> None:
     world = ConsumerWorld({"t": 3, "u": 3})
     members = [
@@ -294,6 +305,14 @@ def test_an_unknown_member_is_unknown(world: ConsumerWorld) -> None:
 
 
 # ------------------------------------------------------------ leaving, and being silent
+
+
+def test_when_nobody_is_left_there_is_nothing_to_assign_for_the_last_epoch(world: ConsumerWorld) -> None:
+    """As Kafka 4.4 does; in 4.3 the target stayed behind the group."""
+    member = world.member("a")
+    group = world.consumer_group
+    member.beat(member_epoch=-1)
+    assert (group.state_name, group.epoch, group.target_epoch, group.target_timestamp) == ("Empty", 3, 3, 0)
 
 
 def test_what_a_leaver_had_is_for_the_others(world: ConsumerWorld) -> None:

@@ -265,7 +265,7 @@ class ApiVersionsResponse(Structure):
         zk_migration_ready: bool = False
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     supported_features = [

@@ -62,7 +62,7 @@ class TopicPartitions(Structure):
         partitions = r.compact_int32s()
         assignment_epochs: list[int] | None = None
         tags: dict[int, bytes] = {}
-        for _ in range(r.uvarint()):
+        for _ in range(r.tag_count()):
             tag, end = r.tag()
             if tag == 0:
                 assignment_epochs = r.compact_nullable_int32s()

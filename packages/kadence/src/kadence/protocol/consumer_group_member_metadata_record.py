@@ -199,7 +199,7 @@ class ConsumerGroupMemberMetadataValue(Structure):
         server_assignor = r.compact_nullable_string()
         classic_member_metadata: ClassicMemberMetadata | None = None
         tags: dict[int, bytes] = {}
-        for _ in range(r.uvarint()):
+        for _ in range(r.tag_count()):
             tag, end = r.tag()
             if tag == 0:
                 classic_member_metadata = ClassicMemberMetadata.read(r, version) if r.uvarint() else None

@@ -61,7 +61,7 @@ class ConsumerGroupMetadataValue(Structure):
         epoch = r.int32()
         metadata_hash: int = 0
         tags: dict[int, bytes] = {}
-        for _ in range(r.uvarint()):
+        for _ in range(r.tag_count()):
             tag, end = r.tag()
             if tag == 0:
                 metadata_hash = r.int64()

@@ -60,7 +60,7 @@ class ConsumerGroupTargetAssignmentMetadataValue(Structure):
         assignment_epoch = r.int32()
         assignment_timestamp: int = 0
         tags: dict[int, bytes] = {}
-        for _ in range(r.uvarint()):
+        for _ in range(r.tag_count()):
             tag, end = r.tag()
             if tag == 0:
                 assignment_timestamp = r.int64()

@@ -340,7 +340,7 @@ class CreatableTopicResult(Structure):
         topic_config_error_code: int = 0
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     topic_config_error_code = r.int16()

@@ -178,7 +178,7 @@ class FetchPartition(Structure):
         high_watermark: int = 9223372036854775807
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0 and version >= 17:
                     replica_directory_id = r.uuid()
@@ -672,7 +672,7 @@ class PartitionData(Structure):
         snapshot_id: SnapshotId = SnapshotId()
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     diverging_epoch = EpochEndOffset.read(r, version)
@@ -899,7 +899,7 @@ class FetchResponse(Structure):
         node_endpoints: list[NodeEndpoint] = []
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0 and version >= 16:
                     node_endpoints = [NodeEndpoint.read(r, version) for _ in range(r.compact_count())]
@@ -1094,7 +1094,7 @@ class FetchRequest(Structure):
         replica_state: ReplicaState = ReplicaState()
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     cluster_id = r.compact_nullable_string()

@@ -117,7 +117,7 @@ class OffsetCommitValue(Structure):
         topic_id: bytes = ZERO_UUID
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     topic_id = r.uuid()

@@ -343,7 +343,7 @@ class PartitionProduceResponse(Structure):
         current_leader: LeaderIdAndEpoch = LeaderIdAndEpoch()
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0 and version >= 10:
                     current_leader = LeaderIdAndEpoch.read(r, version)
@@ -538,7 +538,7 @@ class ProduceResponse(Structure):
         node_endpoints: list[NodeEndpoint] = []
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0 and version >= 10:
                     node_endpoints = [NodeEndpoint.read(r, version) for _ in range(r.compact_count())]

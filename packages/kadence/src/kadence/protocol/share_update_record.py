@@ -131,7 +131,7 @@ class ShareUpdateValue(Structure):
         state_batches = [StateBatch.read(r, version) for _ in range(r.compact_count())]
         delivery_complete_count: int = -1
         tags: dict[int, bytes] = {}
-        for _ in range(r.uvarint()):
+        for _ in range(r.tag_count()):
             tag, end = r.tag()
             if tag == 0:
                 delivery_complete_count = r.int32()

@@ -202,7 +202,7 @@ class TransactionLogValue(Structure):
         next_producer_epoch: int = -1
         tags: dict[int, bytes] = {}
         if flexible:
-            for _ in range(r.uvarint()):
+            for _ in range(r.tag_count()):
                 tag, end = r.tag()
                 if tag == 0:
                     previous_producer_id = r.int64()

@@ -17,6 +17,12 @@ from typing import Any, Final, TypeAlias
 
 __all__ = ["MAX_ELEMENTS", "ZERO_UUID", "BoundedReader", "Buffer", "Reader", "VersionError", "WireError"]
 
+MAX_ARRAY: Final = 1_000_000
+"""Elements of one array, as in Kafka since 4.4."""
+
+MAX_TAGS: Final = 10_000
+"""Tagged fields of one struct, as in Kafka since 4.4."""
+
 
 class WireError(ValueError):
     """Bytes that are no Kafka message (truncated, lying lengths, no UTF-8), or a value that does not fit its type."""
@@ -323,6 +329,8 @@ class Reader:
     def _plausible(self, count: int) -> int:
         if count > len(self.buf) - self.pos:
             raise WireError(f"an array of {count} elements in {self.remaining} bytes at byte {self.pos}")
+        if count > MAX_ARRAY:
+            raise WireError(f"an array of {count} elements at byte {self.pos}: {MAX_ARRAY} is the most")
         return count
 
     def int32s(self) -> list[int]:
@@ -378,6 +386,17 @@ class Reader:
         if self.pos != end:
             raise WireError(f"a tagged field said it ends at byte {end} but ends at byte {self.pos}")
 
+    def tag_count(self) -> int:
+        """The number of a struct's tagged fields."""
+        buf, pos = self.buf, self.pos
+        if pos < len(buf) and buf[pos] == 0:  # as good as always
+            self.pos = pos + 1
+            return 0
+        count = self.uvarint()
+        if count > MAX_TAGS:
+            raise WireError(f"{count} tagged fields at byte {pos}: {MAX_TAGS} is the most")
+        return count
+
     def unknown_tags(self) -> dict[int, Bytes]:
         """The tagged fields of a struct that knows none of its own."""
         tags: dict[int, Bytes] = {}
@@ -385,7 +404,7 @@ class Reader:
         if pos < len(self.buf) and self.buf[pos] == 0:  # as good as always
             self.pos = pos + 1
             return tags
-        for _ in range(self.uvarint()):
+        for _ in range(self.tag_count()):
             tag, end = self.tag()
             tags[tag] = self.until(end)
         return tags
@@ -424,14 +443,10 @@ class BoundedReader(Reader):
             raise self._null("array")
         return count
 
-    def unknown_tags(self) -> dict[int, bytes]:
-        pos = self.pos
-        if pos < len(self.buf) and self.buf[pos] == 0:  # as good as always
-            self.pos = pos + 1
-            return {}
-        self._spend(self.uvarint())
-        self.pos = pos
-        return super().unknown_tags()
+    def tag_count(self) -> int:
+        count = super().tag_count()
+        self._spend(count)
+        return count
 
     def finish(self) -> None:
         return

@@ -174,13 +174,17 @@ def _hear(
     member = before if _says_nothing(caller, before, request) else _said(caller, before, request)
     if member == before and before.member_id in group.members:
         return before
+    default = shard.config.consumer_assignors[0]
+    assignor = group.preferred_assignor(default, before.assignor)
     writing.write_member(shard, group.group_id, member)
     group = consumer_group(shard, group.group_id)
     if member.regex != before.regex:
         forget_unread(shard, group)
     # An expression that has not been matched changes nothing yet: the epoch rises when it is.
     regex_counts = member.regex != before.regex and (not member.regex or member.regex in group.resolved)
-    if member.topics != before.topics or regex_counts:
+    # Since Kafka 4.4 another assignor makes a new target; in 4.3 it waited for the next change of the group.
+    reassigned = group.preferred_assignor(default, member.assignor) != assignor
+    if member.topics != before.topics or regex_counts or reassigned:
         bump(shard, group)
     return member
 

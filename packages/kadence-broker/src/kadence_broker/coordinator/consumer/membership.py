@@ -102,10 +102,15 @@ def put_in_place_of(shard: Shard, group: ConsumerGroup, before: Member, member_i
 
 
 def take_out(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:
-    """Members leave or are fenced: remove them, and raise the epoch, so that others get their partitions."""
+    """Members leave or are fenced: remove them, and raise the epoch, so that others get their partitions.
+
+    Without members there is nothing to assign, so the target is made at once, as in Kafka since 4.4.
+    """
     remove(shard, group, member_ids)
     forget_unread(shard, group)
     bump(shard, group)
+    if group.is_empty:
+        writing.write_target_epoch(shard, group.group_id, group.epoch, 0)
 
 
 def remove(shard: Shard, group: ConsumerGroup, member_ids: Collection[str]) -> None:

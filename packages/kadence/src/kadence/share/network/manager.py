@@ -92,14 +92,15 @@ class ShareRequestManager:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
             node.closing = node.changed = True
+            node.releases = node.releases or bool(node.held)
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
 
     @property
     def pending(self) -> bool:
-        """Whether a session is still to be closed, or something to be said."""
-        return any(node.is_busy or node.pieces or node.session.is_open for node in self._nodes.values())
+        """Whether a session is still to be closed, or something to be said, that is worth a wait."""
+        return any(node.owes for node in self._nodes.values())
 
     def acknowledge(self, now: int, event: Acknowledge) -> None:
         """The application acknowledges records."""
@@ -109,6 +110,8 @@ class ShareRequestManager:
             held = None if node is None else node.held.get(fetch)
             renewing = tuple(each for each in ranges if each.type == AcknowledgeType.RENEW)
             final = tuple(each for each in ranges if each.type != AcknowledgeType.RENEW)
+            if node is not None and held is not None:
+                self._acknowledgements.supersede(now, node, held, ranges)
             for said in filter(None, (final, renewing)):
                 piece = Piece(call, held or Held(fetch), said)
                 call.waiting.add(piece)
@@ -212,7 +215,7 @@ class ShareRequestManager:
         """Nothing is left to be done with a broker, or nothing can be."""
         for piece in node.pieces:
             self._acknowledgements.late(now, piece.held.fetch, piece)
-        node.pieces, node.closing = [], False
+        node.pieces, node.closing, node.releases = [], False, False
         if node.is_idle:
             del self._nodes[node.node_id]
         # With partitions to fetch it begins anew.
