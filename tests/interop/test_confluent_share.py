@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
 from conftest import FAST_GROUPS
