@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kadence.errors import (
         AssignorError,
         AuthenticationError,
+        BootstrapResolutionError,
         BrokerError,
         ClosedError,
         CommitFailedError,
@@ -170,6 +171,7 @@ __all__ = [
     "AsyncRebalanceListener",
     "AsyncShareConsumer",
     "AuthenticationError",
+    "BootstrapResolutionError",
     "Broker",
     "BrokerError",
     "ClosedError",
@@ -314,6 +316,7 @@ _HOMES = {
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
     "AsyncShareConsumer": "kadence.share.async_share_consumer",
     "AuthenticationError": "kadence.errors",
+    "BootstrapResolutionError": "kadence.errors",
     "Broker": "kadence_broker",
     "BrokerError": "kadence.errors",
     "ClosedError": "kadence.errors",
