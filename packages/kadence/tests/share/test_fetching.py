@@ -6,6 +6,7 @@ import pytest
 from tests.worlds.share import LOCK_MS, NODE, OTHER, Loan, Requests, named, tip
 
 from kadence.clock import FOREVER
+from kadence.connection.request import Request
 from kadence.protocol.share_fetch import AcquiredRecords, PartitionData
 from kadence.share.acknowledgements import Acquired
 
@@ -196,3 +197,46 @@ def test_polls_that_do_not_wait_get_records_too(world: Requests) -> None:
     world.answer_fetch(request)
     world.hand.advance(1_000)
     assert world.sent() == [], "nobody polls any more"
+
+
+def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:
+    world.waits()
+    first = world.fetch()
+    assert first.repeat is None, "it names partitions"
+    world.hand.advance(500)
+    world.answer_fetch(first)
+    request = world.fetch()
+    assert request.repeat is not None
+    assert request.repeat.allowed
+    sent_at = world.now + 1_500
+    assert request.repeat.told(sent_at, 3, sent_at, ())
+    world.hand.now = sent_at
+    world.bring(request, (0, 4, 1))
+    assert world.take().lock_ends == sent_at + LOCK_MS, "counted from the last of them"
+    world.waits()
+    assert world.fetch().message.share_session_epoch == 5
+
+
+def allowed(request: Request) -> bool:
+    assert request.repeat is not None
+    return request.repeat.allowed
+
+
+def test_an_idle_fetch_is_not_repeated_once_nobody_waits_or_something_is_to_be_said(world: Requests) -> None:
+    world.waits()
+    world.hand.advance(500)
+    world.answer_fetch(world.fetch())
+    request = world.fetch()
+    world.state.unwant(world.now, found=False)
+    assert not allowed(request)
+    world.waits()
+    assert allowed(request)
+    world.manager.assigned(world.now, {})
+    world.hand.turn()
+    assert not allowed(request)
+
+
+def test_where_records_are_held_no_fetch_is_left_to_be_repeated(world: Requests) -> None:
+    world.acquired((0, 4, 1))
+    world.waits()
+    assert world.fetch().repeat is None
