@@ -1,0 +1,134 @@
+"""Share consumers and the embedded broker, over sockets: what hangs on threads, connections and processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.consumer.holding import needs_the_lock
+from tests.patience import until
+from tests.share.holding import held_for
+
+from kadence import Admin, Broker, Producer, Record, ShareConsumer
+from kadence.admin import ConfigResource
+from kadence.net import native_heartbeat
+from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kadence.protocol.share_fetch import ShareFetchRequest
+
+LOCK_MS = 1_000
+COUNT = 20
+
+
+@pytest.fixture
+def served() -> Iterator[Broker]:
+    """With a topic of some records, and a queue that reads it from its start."""
+    config = {
+        "group.share.min.record.lock.duration.ms": LOCK_MS,
+        "group.share.record.lock.duration.ms": LOCK_MS,
+        "group.share.min.heartbeat.interval.ms": 200,
+        "group.share.heartbeat.interval.ms": 200,
+        "group.share.assignment.interval.ms": 0,
+    }
+    with Broker(topics={"t": 2}, config=config) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.incremental_alter_configs(
+                {ConfigResource("group", "q"): {"share.auto.offset.reset": "earliest"}}
+            )
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(COUNT):
+                producer.send("t", b"%d" % number)
+        yield broker
+
+
+def settings_of(broker: Broker, **more: Any) -> dict[str, Any]:
+    return {"bootstrap_servers": broker.bootstrap_servers, "group_id": "q", **more}
+
+
+def polled(consumer: ShareConsumer, count: int = 1) -> list[Record]:
+    """At least so many records, as soon as they come."""
+    found: list[Record] = []
+
+    def has_some() -> bool:
+        found.extend(consumer.poll(0.2))
+        return len(found) >= count
+
+    until(has_some, every=0)
+    return found
+
+
+def rest_of(broker: Broker) -> list[Record]:
+    """What another member gets that polls for longer than a lock holds."""
+    found: list[Record] = []
+    with ShareConsumer(**settings_of(broker)) as other:
+        other.subscribe("t")
+        for _ in range(12):
+            found += other.poll(0.2)
+    return found
+
+
+@needs_the_lock
+@pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat")
+def test_q2_an_interpreter_held_for_longer_than_a_lock_loses_none(served: Broker) -> None:
+    with served.faults.observe(ShareAcknowledgeRequest) as said:
+        told = held_for(3 * LOCK_MS / 1000, settings_of(served))
+    assert told["lock"] == LOCK_MS / 1000
+    assert set(told["deliveries"]) == {1}
+    assert told["errors"] == []
+    assert len(said) >= 3, "renewals, and the acknowledgements"
+    assert [record for record in rest_of(served) if record.delivery_count != 1] == []
+
+
+def test_q2_work_that_takes_longer_than_a_lock_is_delivered_once(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        seen = polled(consumer)
+        consumer.poll(0)
+        other = rest_of(served)
+        assert consumer.commit() is not None
+    offsets = [(record.partition, record.offset) for record in (*seen, *other)]
+    assert len(offsets) == len(set(offsets))
+
+
+def test_q4_a_lost_connection_is_told_and_the_records_come_again(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        seen = {(record.partition, record.offset) for record in polled(consumer)}
+        with served.faults.disconnect(ShareAcknowledgeRequest, times=1):
+            results = consumer.commit(timeout=10)
+        assert any(error is not None for error in results.values())
+        again: dict[tuple[int, int], int | None] = {}
+        while len(again) < len(seen):
+            for record in polled(consumer):
+                if (record.partition, record.offset) in seen:
+                    again[record.partition, record.offset] = record.delivery_count
+    assert set(again.values()) == {2}
+
+
+def test_q4_closing_releases_what_was_not_accepted_at_once(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served, share_lock_renewal=False)) as consumer:
+        consumer.subscribe("t")
+        seen = {(record.partition, record.offset) for record in polled(consumer)}
+    with ShareConsumer(**settings_of(served)) as other:
+        other.subscribe("t")
+        again = [record for record in polled(other) if (record.partition, record.offset) in seen]
+    assert again
+    assert {record.delivery_count for record in again} == {2}
+
+
+def test_a_queue_that_was_idle_goes_on_in_its_session(served: Broker) -> None:
+    """Its fetches were repeated without the interpreter, each with an epoch of its own."""
+    with ShareConsumer(**settings_of(served, fetch_max_wait_ms=100)) as consumer:
+        consumer.subscribe("t")
+        polled(consumer)
+        consumer.commit()
+        with served.faults.observe(ShareFetchRequest) as fetches:
+            assert not consumer.poll(1.0)
+            epochs = [message.share_session_epoch for message in fetches.messages]
+        assert len(epochs) >= 4
+        assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
+        with Producer(bootstrap_servers=served.bootstrap_servers) as producer:
+            producer.send("t", b"late")
+        (record,) = polled(consumer)
+        assert (record.value, record.delivery_count) == (b"late", 1)
+        assert [error for error in consumer.commit().values() if error is not None] == []
