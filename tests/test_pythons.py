@@ -206,7 +206,7 @@ def test_wheels_are_built_again_if_a_source_changed_meanwhile(
         monkeypatch.setattr(wheel_environments, name, stand_in)
     monkeypatch.setattr(wheel_environments, "optional", list)
     monkeypatch.setattr(wheel_environments, "_wheels", wheels)
-    monkeypatch.setattr(wheel_environments.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     wheel_environments.make("3.12", "python3.12", folder)
     assert wheel_environments.is_made("python3.12", folder) is not changes
     assert not wheel_environments.is_made("another", folder)

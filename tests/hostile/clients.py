@@ -70,6 +70,11 @@ ASKED: Final[dict[str, Callable[[Admin], object]]] = {
     "group offsets": lambda admin: admin.list_offsets_of_groups(["g"]),
     "commit": lambda admin: admin.alter_consumer_group_offsets("g", {ONE: OffsetAndMetadata(0)}),
     "delete offsets": lambda admin: admin.delete_consumer_group_offsets("g", ONE),
+    "describe share groups": lambda admin: admin.describe_share_groups("g"),
+    "share group offsets": lambda admin: admin.list_offsets_of_share_groups(["g"]),
+    "alter share group offsets": lambda admin: admin.alter_share_group_offsets("s", {ONE: 0}),
+    "delete share group offsets": lambda admin: admin.delete_share_group_offsets("s", TOPIC),
+    "dead letter topics": lambda admin: admin.describe_dead_letter_queues("s", topic="dlq.t"),
     "transactions": lambda admin: admin.describe_transactions("x"),
     "producers": lambda admin: admin.describe_producers(ONE),
 }

@@ -2,7 +2,7 @@
 
     python -m tests.interop.sequences classic --first 0 --count 300
 
-The mode ``share`` is in `queues`.
+The mode ``share`` is in `queues`, ``share-members`` in `share_groups`.
 
 What a step asks comes from the seed; which ids, generations and epochs stand in it is what that side was told before.
 A request that is parked stays on its connection, and counts as answered in the step in which its answer comes.
@@ -25,9 +25,10 @@ from typing import Any, Final, Self
 from uuid import uuid4
 
 from tests.broker.wire import Wire
-from tests.interop import queues
+from tests.interop import queues, share_groups
 from tests.interop.known_topics import coordinator_knows
 from tests.interop.queues import KAFKA_CONFIG, QUEUES, Difference, compare_queues
+from tests.interop.share_groups import SHARE_MEMBERS, compare_share_members
 from tests.interop.steps import MODES, Plan, Slot
 
 from kadence.protocol import error_codes as codes
@@ -462,10 +463,16 @@ _OF_CHANCE: Final = frozenset(
 """They go by ids that the brokers draw."""
 
 
+_OF_SHARE_GROUPS: Final = {
+    QUEUES: (compare_queues, queues.ODDITIES),
+    SHARE_MEMBERS: (compare_share_members, share_groups.ODDITIES),
+}
+
+
 def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | Difference | None]:
     """Run sequences of one mode; what each found."""
-    if mode == QUEUES:
-        yield from compare_queues(seeds, kafka)
+    if mode in _OF_SHARE_GROUPS:
+        yield from _OF_SHARE_GROUPS[mode][0](seeds, kafka)
         return
     with Broker(config=CONFIG) as ours:
         pair = Pair(ours, kafka, 4 * len(seeds) + _TRIES)
@@ -479,7 +486,7 @@ def compare(mode: str, seeds: range, kafka: str) -> Iterator[Found | Difference 
 def main() -> int:
     """Print each difference; the exit status is 1 if one is not excused."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modes", nargs="*", default=sorted([*MODES, QUEUES]))
+    parser.add_argument("modes", nargs="*", default=sorted([*MODES, *_OF_SHARE_GROUPS]))
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--kafka", help="HOST:PORT of a running Kafka; by default one is started")
@@ -503,7 +510,7 @@ class _Running:
 
 
 def _report(mode: str, seeds: range, kafka: str) -> int:
-    oddities = ODDITIES if mode in MODES else queues.ODDITIES
+    oddities = ODDITIES if mode in MODES else _OF_SHARE_GROUPS[mode][1]
     same, excused, ours = 0, dict.fromkeys(oddities, 0), 0
     for found in compare(mode, seeds, kafka):
         if found is None:

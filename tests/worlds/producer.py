@@ -72,6 +72,7 @@ class World(Hand):
         )
         super().__init__(Managers(*self.sender.managers), version=MAX_VERSION)
         self.leaders: dict[TopicPartition, int] = {TP: 1}
+        self.racks: dict[int, str] = {}
 
     def append(
         self, value: bytes | None = b"v", key: bytes | None = None, tp: TopicPartition = TP
@@ -114,7 +115,8 @@ class World(Hand):
                 MetadataResponsePartition(partition_index=tp.partition, leader_id=leader, leader_epoch=1)
             )
         brokers = [
-            MetadataResponseBroker(node, f"b{node}", 9092) for node in sorted(set(self.leaders.values()))
+            MetadataResponseBroker(node, f"b{node}", 9092, self.racks.get(node))
+            for node in sorted(set(self.leaders.values()))
         ]
         return MetadataResponse(brokers=brokers, topics=list(topics.values()))
 

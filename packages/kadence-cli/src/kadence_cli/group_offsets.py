@@ -60,7 +60,7 @@ def lags(admin: Admin, wanted: list[str], arguments: argparse.Namespace, parts: 
                 "member": ", ".join(owners[name].get(tp, ())) or None,
             }
         )
-    _show(rows, arguments, *_that_tell(rows, wide=arguments.wide))
+    _show(rows, arguments, *_that_tell(rows))
     for name, of_group in known.items():
         _tell_nothing(groups[name], name, of_group, now.get(name, {}))
 
@@ -74,9 +74,9 @@ def _owners(group: Description) -> dict[TopicPartition, list[str]]:
     return owners
 
 
-def _that_tell(rows: list[dict[str, Any]], *, wide: bool) -> list[str]:
+def _that_tell(rows: list[dict[str, Any]]) -> list[str]:
     """Columns of a table: without the offset that no group in it has, and the type if all have the same."""
-    if not rows or wide:
+    if not rows:
         return []
     are_queues = {row["type"] == SHARE for row in rows}
     left_out = {"type"} if len({row["type"] for row in rows}) == 1 else set()

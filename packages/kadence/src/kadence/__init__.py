@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from kadence.errors import (
         AssignorError,
         AuthenticationError,
+        BootstrapResolutionError,
         BrokerError,
         ClosedError,
         CommitFailedError,
@@ -149,6 +150,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from kadence.work import Context, ProducerRecord, Retry, Totals, Work
+    from kadence.work.queue import QueueTotals
     from kadence_broker import Broker
 
 __version__ = VERSION
@@ -170,6 +172,7 @@ __all__ = [
     "AsyncRebalanceListener",
     "AsyncShareConsumer",
     "AuthenticationError",
+    "BootstrapResolutionError",
     "Broker",
     "BrokerError",
     "ClosedError",
@@ -242,6 +245,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerSettings",
     "ProducerState",
+    "QueueTotals",
     "Rebalance",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -314,6 +318,7 @@ _HOMES = {
     "AsyncRebalanceListener": "kadence.consumer.application.callbacks",
     "AsyncShareConsumer": "kadence.share.async_share_consumer",
     "AuthenticationError": "kadence.errors",
+    "BootstrapResolutionError": "kadence.errors",
     "Broker": "kadence_broker",
     "BrokerError": "kadence.errors",
     "ClosedError": "kadence.errors",
@@ -386,6 +391,7 @@ _HOMES = {
     "ProducerRecord": "kadence.work",
     "ProducerSettings": "kadence.producer.settings",
     "ProducerState": "kadence.admin",
+    "QueueTotals": "kadence.work.queue",
     "Rebalance": "kadence.consumer.events",
     "RebalanceInProgressError": "kadence.errors",
     "RebalanceListener": "kadence.consumer.application.callbacks",

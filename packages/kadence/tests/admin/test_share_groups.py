@@ -1,4 +1,4 @@
-"""Share groups of a real broker: their members, places, settings and dead letter topics (KIP-932, KIP-1191)."""
+"""Share groups: their members, places, settings and dead letter topics (KIP-932, KIP-1191). See conftest.py."""
 
 from __future__ import annotations
 
@@ -27,12 +27,6 @@ NO_PLACE = ShareGroupOffset(None, None)
 
 
 @pytest.fixture
-def admin(kafka: Any) -> Any:
-    with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
-        yield admin
-
-
-@pytest.fixture
 def name(request: pytest.FixtureRequest, admin: Admin) -> str:
     """The name of a group, and of a topic with two partitions that is there."""
     name = "share-" + str(request.node.originalname).removeprefix("test_")[:40]
@@ -40,14 +34,14 @@ def name(request: pytest.FixtureRequest, admin: Admin) -> str:
     return name
 
 
-def fill(kafka: Any, topic: str, count: int) -> None:
-    with Producer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+def fill(servers: str, topic: str, count: int) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
         for number in range(count):
             producer.send(topic, b"%d" % number, partition=0)
 
 
-def test_a_new_group_gets_its_place_at_once(admin: Admin, kafka: Any, name: str) -> None:
-    fill(kafka, name, 5)
+def test_a_new_group_gets_its_place_at_once(admin: Admin, servers: str, name: str) -> None:
+    fill(servers, name, 5)
     first, second = TopicPartition(name, 0), TopicPartition(name, 1)
     assert admin.alter_share_group_offsets(name, {first: 2, (name, 1): 0}) == {first: 2, second: 0}
     offsets = admin.list_share_group_offsets(name)
@@ -61,8 +55,9 @@ def test_a_new_group_gets_its_place_at_once(admin: Admin, kafka: Any, name: str)
         TopicPartition("none", 0): NO_PLACE,
     }
     assert admin.list_offsets_of_share_groups([name, "none"]) == {name: dict(offsets), "none": {}}
+    coordinator = admin.describe_share_groups(name)[name].coordinator
     assert admin.describe_share_groups(name) == {
-        name: ShareGroupDescription(name, "Empty", "simple", 1, (), 1)
+        name: ShareGroupDescription(name, "Empty", "simple", coordinator, (), 1)
     }
     listing = GroupListing(name, "share", "Empty", "share")
     assert listing in admin.list_groups()
@@ -80,9 +75,9 @@ def test_a_new_group_gets_its_place_at_once(admin: Admin, kafka: Any, name: str)
 
 
 def test_a_group_with_members_has_a_place_after_it_accepts_a_record(
-    admin: Admin, kafka: Any, name: str
+    admin: Admin, servers: str, name: str
 ) -> None:
-    fill(kafka, name, 4)
+    fill(servers, name, 4)
     tp = TopicPartition(name, 0)
     group = ConfigResource("group", name)
     admin.incremental_alter_configs({group: {"share.auto.offset.reset": "earliest"}})
@@ -163,8 +158,9 @@ def test_what_a_call_does_not_take_is_refused_at_once(call: Any, said: str) -> N
         call(nobody)
 
 
+@pytest.mark.parametrize("servers", ["kafka"], indirect=True)
 def test_dead_letter_topics_that_brokers_would_not_write_to(
-    admin: Admin, kafka: Any, name: str, caplog: pytest.LogCaptureFixture
+    admin: Admin, servers: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     group = ConfigResource("group", name)
     if TOPIC_NAME not in admin.describe_configs(group)[group]:
@@ -202,7 +198,7 @@ def test_dead_letter_topics_that_brokers_would_not_write_to(
     admin.incremental_alter_configs({group: {TOPIC_NAME: f"dlq.{name}"}})
     assert caplog.messages == []
     assert admin.describe_dead_letter_queues(name)[name] == DeadLetterQueue(f"dlq.{name}")
-    fill(kafka, name, 1)
+    fill(servers, name, 1)
     tp = TopicPartition(name, 0)
     member = ShareMember(admin, name, name).settle(2)
     assert member.fetch(tp) == [(0, 1)]

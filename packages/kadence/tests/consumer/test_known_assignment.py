@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from itertools import count
 from typing import Any, Final
 
 import pytest
@@ -16,7 +17,7 @@ from tests.patience import until
 from tests.virtual import VirtualCluster
 
 from kadence import RebalanceListener, TopicPartition
-from kadence.errors import IllegalStateError, KafkaError
+from kadence.errors import CommitFailedError, IllegalStateError, KafkaError
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.heartbeat import HeartbeatRequest
 
@@ -70,8 +71,13 @@ _CALLS: Final[dict[str, Callable[[Any], object]]] = {
 }
 
 
-def _away(cluster: VirtualCluster, protocol: str, when_lost: Callable[[Any], object]) -> tuple[Any, Listener]:
-    """A member that has read all, and has lost the partition and got it back since; the group has committed 20."""
+def _away(
+    cluster: VirtualCluster, protocol: str, when_lost: Callable[[Any], object], *, hears: bool = True
+) -> tuple[Any, Listener]:
+    """A member that has read all, and has lost the partition and got it back since; the group has committed 20.
+
+    Without ``hears`` it has only lost it, and its application side has not taken the event yet.
+    """
     settings: dict[str, Any] = {"group_id": "g", "group_protocol": protocol, "enable_auto_commit": False}
     away = cluster.consumer(**settings, client_id="away")
     other = cluster.consumer(**settings, client_id="other", max_poll_records=20)
@@ -90,6 +96,8 @@ def _away(cluster: VirtualCluster, protocol: str, when_lost: Callable[[Any], obj
 
     def is_back() -> bool:
         cluster.sleep(1)
+        if not hears:
+            return not away._core._shared_state.shared_partitions
         # Any call hears of the new membership.
         away.committed([_PARTITION])
         group = away._core.group
@@ -128,6 +136,24 @@ def test_no_call_moves_a_partition_that_was_lost_and_came_back(
             records += away.poll(1)
         assert [record.offset for record in records] == list(range(20, _RECORDS))
         assert away.paused() == frozenset()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_commit_of_all_is_refused_where_a_partition_is_lost_in_the_midst_of_it(
+    cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    """The call has looked for news right before, so no news says that the partition was lost."""
+    away, _ = _away(cluster, protocol, _CALLS["nothing"], hears=False)
+    exchange = away._core.exchange
+    look, calls = exchange.take_background_events, count()
+
+    def looks_too_early() -> None:
+        if next(calls):
+            look()
+
+    monkeypatch.setattr(exchange, "take_background_events", looks_too_early)
+    with away, pytest.raises(CommitFailedError):
+        away.commit()
 
 
 def test_the_loop_of_the_guide_reads_nothing_again_that_others_have_billed(cluster: VirtualCluster) -> None:

@@ -72,6 +72,22 @@ def test_what_waits_for_a_partition_lowers_its_share() -> None:
     assert all(abs(counts[number] - 1000 * weight) < 150 for number, weight in enumerate((4, 1, 3)))
 
 
+def test_kip1123_near_partitions_get_all_records_while_there_are_any() -> None:
+    sticky = StickyPartitioner(1, random.Random(1))
+    sticky.near = (1, 2)
+    assert {sticky.choose(1, 4, (0, 1, 2, 3)) for _ in range(40)} == {1, 2}
+    sticky.near = ()
+    assert {sticky.choose(1, 4, (0, 1, 2, 3)) for _ in range(80)} == {0, 1, 2, 3}
+
+
+def test_kip1123_a_partition_that_is_not_near_any_more_is_left_at_once() -> None:
+    sticky = StickyPartitioner(1_000, random.Random(1))
+    first = sticky.choose(1, 3, (0, 1, 2))
+    sticky.near = tuple({0, 1, 2} - {first})
+    sticky.leave_unless((0, 1, 2))
+    assert sticky.choose(1, 3, (0, 1, 2)) in sticky.near
+
+
 def test_a_partition_without_a_leader_is_left_at_once() -> None:
     sticky = StickyPartitioner(1_000, random.Random(1))
     first = sticky.choose(1, 3, (0, 1, 2))

@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.broker.wire import Wire
 from tests.patience import PATIENCE, once_inside, overdue, until
 from tests.producer.reading import read_all
 
@@ -41,7 +42,7 @@ from kadence.errors import (
 from kadence.producer import Producer, RecordFuture
 from kadence.producer.sender import Sender
 from kadence.protocol import error_codes as ec
-from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.protocol.produce import ProduceRequest
 from kadence.types import TopicPartition
 from kadence_broker import Broker
@@ -858,3 +859,28 @@ def test_a_partition_that_is_no_number_is_refused(broker: Broker) -> None:
                 ):
                     producer.send("t", b"", partition=wrong)
             assert known or producer.partitions_for("t")
+
+
+@pytest.mark.parametrize("rack", ["a", "b"])
+def test_kip1123_records_without_a_key_stay_in_the_rack_and_keys_do_not_care(rack: str) -> None:
+    with Broker(topics={"t": 4}, nodes=2) as broker, Wire(broker) as wire:
+        for partition in range(4):
+            broker.move_leader("t", partition, 1 + partition % 2)
+        answer = wire.call(MetadataRequest([MetadataRequestTopic(name="t")]))
+        for node in answer.brokers:
+            node.rack = "ab"[node.node_id - 1]
+        with (
+            broker.faults.respond(MetadataRequest, lambda call: answer),
+            Producer(
+                bootstrap_servers=broker.bootstrap_servers,
+                client_rack=rack,
+                partitioner_rack_aware=True,
+                batch_size=10,
+                linger_ms=0,
+            ) as producer,
+        ):
+            sent = [producer.send("t", b"%d" % number) for number in range(40)]
+            keyed = [producer.send("t", b"v", key=b"%d" % number) for number in range(40)]
+            producer.flush(PATIENCE)
+            assert {each.result().partition % 2 for each in sent} == {"ab".index(rack)}
+            assert {each.result().partition for each in keyed} == {0, 1, 2, 3}

@@ -220,6 +220,46 @@ def test_a_broker_that_answers_nothing_gets_no_more_records_without_a_key() -> N
     assert shares(world) != ([1], [1])
 
 
+def test_kip1123_other_racks_get_records_only_while_no_broker_of_ours_takes_any() -> None:
+    world = World(
+        partitioner_availability_timeout_ms=500, partitioner_rack_aware=True, client_rack="a", batch_size=60
+    )
+    one, two, far = TP, TopicPartition("t", 1), TopicPartition("t", 2)
+    world.racks = {1: "a", 2: "a", 3: "b"}
+    world.leaders = {one: 1, two: 2, far: 3}
+    world.topics.sticky("t")
+    world.warm_up(one, two, far)
+    world.reachable = lambda node: node != 1
+    for _ in range(3):
+        world.append(b"x" * 60, tp=one)
+    world.turn()
+    world.turn(later=501)
+    assert shares(world) == ([1], [1]), "the other one of our rack"
+    world.reachable = lambda node: node == 3
+    world.append(tp=two)
+    world.turn()
+    world.turn(later=501)
+    assert shares(world) == ([2], [1]), "nobody of our rack takes anything"
+    world.reachable = lambda node: True
+    world.turn()
+    found = shares(world)
+    assert found is None or found[0] == [0, 1]
+
+
+def test_kip1123_what_waits_in_other_racks_does_not_matter() -> None:
+    world = World(partitioner_rack_aware=True, client_rack="a", batch_size=60)
+    near, far = TP, TopicPartition("t", 1)
+    world.racks = {1: "a", 2: "b"}
+    world.leaders = {near: 1, far: 2}
+    world.topics.sticky("t")
+    world.warm_up(near, far)
+    world.reachable = lambda node: False
+    for _ in range(3):
+        world.append(b"x" * 60, tp=near)
+    world.turn()
+    assert shares(world) is None, "there is no other of our rack"
+
+
 def test_a_broker_in_backoff_is_left_alone() -> None:
     world = World()
     world.append()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.worlds.producer import TP, World
 
@@ -375,3 +377,29 @@ def test_an_answer_about_one_topic_leaves_what_was_derived_of_the_others() -> No
     world.answer(request, world.metadata())
     assert world.topics.cluster.leader(TopicPartition("v", 0)) == 1
     assert set(places) == {"u"}
+
+
+# ------------------------------------------------------------ racks, KIP-1123
+
+
+@pytest.mark.parametrize(
+    ("settings", "near"),
+    [
+        ({"partitioner_rack_aware": True, "client_rack": "a"}, (0, 3)),
+        ({"partitioner_rack_aware": True, "client_rack": "b"}, (1,)),
+        ({"partitioner_rack_aware": True, "client_rack": "nowhere"}, ()),
+        ({"partitioner_rack_aware": True}, ()),
+        ({"client_rack": "a"}, ()),
+    ],
+)
+def test_kip1123_near_are_the_partitions_that_a_broker_of_our_rack_leads(
+    settings: dict[str, Any], near: tuple[int, ...]
+) -> None:
+    """Node 3 has no rack, and partition 4 no leader."""
+    world = World(**settings)
+    world.racks = {1: "a", 2: "b"}
+    world.leaders = {TopicPartition("t", number): node for number, node in enumerate((1, 2, 3, 1, -1))}
+    with world.gate:
+        world.topics.want("t", 0)
+    world.ready()
+    assert world.topics.near(world.topics.cluster.partitions_for("t")) == near

@@ -106,3 +106,23 @@ def test_the_next_membership_has_a_session_of_its_own(world: Requests) -> None:
     assert world.sent() == []
     request = world.fetch()
     assert (request.message.member_id, request.message.share_session_epoch) == ("m2", 0)
+
+
+def test_a_long_poll_that_holds_nothing_is_not_waited_for(world: Requests) -> None:
+    world.waits()
+    request = world.fetch()
+    world.manager.leave()
+    assert not world.manager.pending
+    world.answer_fetch(request)
+    assert world.said().message.share_session_epoch == -1, "if the connection is still there"
+
+
+def test_what_is_held_is_waited_for_behind_a_long_poll(world: Requests) -> None:
+    world.acquired((0, 9, 1))
+    world.waits()
+    request = world.fetch()
+    world.manager.leave()
+    assert world.manager.pending
+    world.answer_fetch(request)
+    world.answer(world.said())
+    assert not world.manager.pending

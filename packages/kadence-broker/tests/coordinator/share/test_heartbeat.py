@@ -145,8 +145,8 @@ def test_a_group_that_was_empty_does_not_wait_for_the_interval(world: ShareWorld
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"member_id": ""}, "Invalid member id in the request."),
-        ({"member_id": "x" * 37}, "Invalid member id in the request."),
+        ({"member_id": ""}, None),
+        ({"member_id": "x" * 37}, None),
         ({"member_id": " "}, "MemberId can't be empty."),
         ({"group_id": ""}, "GroupId can't be empty."),
         ({"rack_id": ""}, "RackId can't be empty."),
@@ -155,7 +155,7 @@ def test_a_group_that_was_empty_does_not_wait_for_the_interval(world: ShareWorld
         ({"member_epoch": -2}, "MemberEpoch is invalid."),
     ],
 )
-def test_nonsense_is_refused(world: ShareWorld, changes: dict[str, Any], words: str) -> None:
+def test_nonsense_is_refused(world: ShareWorld, changes: dict[str, Any], words: str | None) -> None:
     answer = world.raw(**{**JOIN, **changes}).response
     assert (answer.error_code, answer.error_message) == (codes.INVALID_REQUEST, words)
     assert not world.coordinator.groups

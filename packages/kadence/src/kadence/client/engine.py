@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from kadence.at_exit import after_handlers, among_handlers, be_called
 from kadence.clock import Seconds, SystemClock, add_ms
-from kadence.errors import ClosedError, FatalNetworkError, ForkedError, KafkaError
+from kadence.errors import BootstrapResolutionError, ClosedError, FatalNetworkError, ForkedError, KafkaError
 from kadence.logs import flush
 
 __all__ = [
@@ -66,13 +66,15 @@ class Engine(Protocol):
 
 
 def ended(kind: str, cause: BaseException | None) -> KafkaError:
-    """The error of a call once the network side has ended: because of ``close()``, or of a bug (B6).
+    """The error of a call once the network side has ended: because of ``close()``, of names, or of a bug (B6).
 
     Args:
         kind: of the client: consumer, producer, admin client.
     """
     if cause is None:
         return ClosedError(f"this {kind} is closed")
+    if isinstance(cause, BootstrapResolutionError):
+        return BootstrapResolutionError(str(cause))
     fatal = FatalNetworkError(
         f"the {kind}'s network thread ended with a bug: {cause!r}; only close() works now"
     )

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from kadence.client.request_manager import RequestManager
 from kadence.clock import FOREVER, Clock
 from kadence.connection.request import Completed, Request
+from kadence.errors import BootstrapResolutionError
 from kadence.logs import OwnThread, logger
 from kadence.net import NetworkClient
 
@@ -148,6 +149,9 @@ class NetworkSide:
                 self._turn = self._build()
             if self._turn.run_once():
                 return True
+        except BootstrapResolutionError as error:
+            _log.error("the %s ends: %s", self._kind, error)
+            self._end(error)
         except BaseException as error:  # noqa: BLE001 - whatever it is, every caller must hear of it (B6)
             try:
                 _log.exception("the %s's network thread ended with a bug", self._kind)

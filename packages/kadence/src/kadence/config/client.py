@@ -53,6 +53,15 @@ class ClientConfig:
         "Brokers that the client asks first for the others: host:port, comma separated or a list. It tries every "
         "address of each name.",
     )
+    bootstrap_resolve_timeout_ms: int = key(
+        "int",
+        0,
+        "If no name in bootstrap.servers has an address for this long, every call raises BootstrapResolutionError, and "
+        "the client is finished. 0: names are looked up again and again, and calls end by their own timeouts.",
+        low=0,
+        high=INT32_MAX,
+        since="KIP-909",
+    )
     client_id: str = key(
         "string", "", "The client's name in the brokers' logs and quotas; generated when empty."
     )

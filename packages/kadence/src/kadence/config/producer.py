@@ -95,6 +95,16 @@ class ProducerConfig(ClientConfig):
         low=0,
         since="KIP-794",
     )
+    partitioner_rack_aware: bool = key(
+        "bool",
+        False,
+        "Whether records without a key go to partitions whose leader is in the rack of client.rack, as long as there "
+        "are any. Keys are not affected.",
+        since="KIP-1123",
+    )
+    client_rack: str = key(
+        "string", "", "The rack in which this producer runs, for partitioner.rack.aware.", since="KIP-1123"
+    )
     retries: int = key(
         "int",
         INT32_MAX,

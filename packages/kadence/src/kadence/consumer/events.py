@@ -176,7 +176,7 @@ class Commit(ApplicationEvent):
         comes before leaving or closing, and is not worth waiting for when no broker can be reached. Both kinds are
         repeated on retriable errors until the deadline; any other commit is tried once. ``lost``: lost partitions that
         no poll has reported yet: they are refused, even if they have been assigned again (C12). ``known``: the
-        assignment that the program knows, if it named the offsets: offsets of any other assignment are refused, too.
+        assignment that the program knows, if it asked for the commit: offsets of any other assignment are refused, too.
         ``read_under``: for offsets that follow from returned records, the fetch epoch of these. Such offsets count only
         while reading has gone on since (C19): after a seek, a reset, a truncation or a recreated topic the offset is
         left out without an error, and the end of the commit does not name it.

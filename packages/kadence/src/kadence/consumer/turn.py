@@ -146,6 +146,7 @@ class Turn(network_thread.Turn):
 
     Args:
         liveness: of the membership, if there is a group. managers: asked in this order.
+        session_key: the broker's key of a session timeout that it tells no member.
     """
 
     def __init__(
@@ -159,8 +160,10 @@ class Turn(network_thread.Turn):
         jobs: JobRunner,
         liveness: Liveness | None,
         managers: tuple[RequestManager, ...],
+        session_key: str = "group.consumer.session.timeout.ms",
     ) -> None:
         super().__init__(clock, delegate, managers)
+        self._session_key = session_key
         self._client_state = client_state
         self._processor = processor
         self._reaper = reaper
@@ -207,7 +210,7 @@ class Turn(network_thread.Turn):
             return
         if self._client_state.lateness.worth_telling(late_ms):
             session_ms = member.known_session_ms
-            theirs = "the broker's group.consumer.session.timeout.ms"
+            theirs = f"the broker's {self._session_key}"
             log.warning(
                 "the network thread was kept from running for %.1f s: something holds the interpreter (a C call that "
                 "does not let go of the GIL) or the machine was paused. The membership ends after %s without "

@@ -25,6 +25,7 @@
     │   ├── NoOffsetForPartitionError   no committed offset and auto.offset.reset=none
     │   ├── AssignorError               an assignor of your own failed; its cause is chained
     │   ├── MissingDependencyError      an extra is not installed
+    │   ├── BootstrapResolutionError    no name in bootstrap.servers could be resolved in time (KIP-909)
     │   └── FatalNetworkError           a bug ended the network thread; the cause is chained
     ├── TransportError                  the connection to a broker, or a request, failed
     │   ├── ConnectError                DNS, TCP or TLS failed, with the step and the address
@@ -71,6 +72,7 @@ from kadence.errors.broker import (
 from kadence.errors.local import (
     AssignorError,
     AuthenticationError,
+    BootstrapResolutionError,
     ClosedError,
     CommitFailedError,
     ConcurrentAccessError,
@@ -109,6 +111,7 @@ from kadence.errors.local import (
 __all__ = [
     "AssignorError",
     "AuthenticationError",
+    "BootstrapResolutionError",
     "BrokerError",
     "ClosedError",
     "CommitFailedError",

@@ -15,6 +15,7 @@ __all__ = [
     "AnswerPendingError",
     "AssignorError",
     "AuthenticationError",
+    "BootstrapResolutionError",
     "ClosedError",
     "CommitFailedError",
     "ConcurrentAccessError",
@@ -246,6 +247,10 @@ class MissingDependencyError(LocalError, ImportError):
 
 class FatalNetworkError(LocalError):
     """A bug in Kadence ended the network thread; its exception is the cause. close() still works."""
+
+
+class BootstrapResolutionError(LocalError):
+    """No name in bootstrap.servers could be resolved within bootstrap.resolve.timeout.ms. The client is finished."""
 
 
 class TransactionAbortedError(LocalError):

@@ -50,6 +50,7 @@ from kadence.types import Node
 
 if TYPE_CHECKING:
     from kadence.net.logins import Logins
+    from kadence.net.names import BootstrapNames
 
 __all__ = ["NetworkClient"]
 
@@ -91,6 +92,7 @@ class NetworkClient:
         self._resolver = Resolver(self._wakeup.wake, lookup)
         self._logins = self._logins_of(config)
         self._outages = Outages()
+        self._names = _names_of(config)
         self.arenas = ArenaPool(config.spare_arena_bytes)
         """The memory of Fetch responses; ``arenas.in_use``: bytes that they hold. Network thread only."""
         self._known = {
@@ -306,7 +308,7 @@ class NetworkClient:
         Returns sooner, perhaps with an empty list, after any event: a wake-up, a connection, a deadline.
 
         Raises:
-            ClosedError: after `close`.
+            ClosedError: after `close`. BootstrapResolutionError: names had no address for too long.
         """
         if self._closed:
             raise ClosedError("the network client is closed")
@@ -325,6 +327,8 @@ class NetworkClient:
         self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
         if found := self._resolver.results():
             self._deliver_found(found, woke_at)
+        if self._names is not None:
+            self._names.check(woke_at)
         if self._logins is not None and self._logins.deliver(woke_at):
             for channel in tuple(self._channels.values()):
                 self._step(channel, woke_at, channel.resume)
@@ -338,6 +342,8 @@ class NetworkClient:
         if self._done:
             return now
         deadline = min((channel.next_deadline() for channel in self._channels.values()), default=FOREVER)
+        if self._names is not None:
+            deadline = min(deadline, self._names.due)
         return max(now, min(deadline, self._homeless_due()) if self._homeless else deadline)
 
     def wakeup(self) -> None:
@@ -525,6 +531,8 @@ class NetworkClient:
             if channel.queue:
                 self._step(channel, now, channel.pump)
         elif channel.is_wanted and not channel.known.waits(now):
+            if self._names is not None and channel.known.is_bootstrap:
+                self._names.sought(now)
             self._step(channel, now, channel.start, self._resolver)
         channel.due_at = channel.next_deadline()
 
@@ -555,6 +563,8 @@ class NetworkClient:
     def _deliver_found(self, found: Iterable[Found], now: int) -> None:
         """Pass on finished name look-ups."""
         for item in found:
+            if self._names is not None:
+                self._names.found(item)
             for channel in tuple(self._channels.values()):
                 self._step(channel, now, channel.found, item)
 
@@ -599,9 +609,20 @@ class NetworkClient:
     def _patience(self, wait_ms: int | None, now: int) -> int | None:
         """How long the poller may wait (ms; None: for ever)."""
         deadline = now if self._done else self._due_at
+        if self._names is not None:
+            deadline = min(deadline, self._names.due)
         if wait_ms is not None:
             deadline = min(deadline, add_ms(now, max(0, wait_ms)))
         return None if deadline >= FOREVER else min(max(deadline - now, 0), _LONGEST_WAIT_MS)
+
+
+def _names_of(config: ConnectionConfig) -> BootstrapNames | None:
+    """What watches names is loaded where they have a limit."""
+    if config.resolve_timeout_ms <= 0:
+        return None
+    from kadence.net.names import BootstrapNames
+
+    return BootstrapNames(config.bootstrap, config.resolve_timeout_ms)
 
 
 def _naming(known: KnownNode, error: KafkaError) -> str:

@@ -30,6 +30,7 @@ class ConnectionConfig:
         bootstrap: (host, port) pairs, in the order in which they are tried.
         returns_to_bootstrap: whether to try them again when no known broker can be reached (KIP-899).
         checks_cluster: whether brokers are told which node of which cluster the client means (KIP-1242).
+        resolve_timeout_ms: after which the client ends if no name in ``bootstrap`` has an address (KIP-909); 0: never.
         connect_timeout_ms: for all addresses of one host together: TCP, TLS, ApiVersions and SASL.
         max_frame_bytes: the longest response that is accepted.
         receive_buffer_bytes, send_buffer_bytes: -1 leaves them to the system.
@@ -43,6 +44,7 @@ class ConnectionConfig:
     checks_cluster: bool = True
     client_id: str = "kadence"
     request_timeout_ms: int = 30_000
+    resolve_timeout_ms: int = 0
     connect_timeout_ms: int = 10_000
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
@@ -71,6 +73,7 @@ class ConnectionConfig:
             checks_cluster=begins_again and config.metadata_cluster_check_enable,
             client_id=config.client_id,
             request_timeout_ms=config.request_timeout_ms,
+            resolve_timeout_ms=config.bootstrap_resolve_timeout_ms,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             reconnect_backoff_ms=config.reconnect_backoff_ms,
             reconnect_backoff_max_ms=max(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms),

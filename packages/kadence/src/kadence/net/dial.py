@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kadence.net.config import ConnectionConfig
     from kadence.net.sockets import Sockets
 
-__all__ = ["Address", "Dial", "Found", "Resolver", "Step", "interleave", "tell"]
+__all__ = ["Address", "Dial", "Found", "Resolver", "Step", "interleave", "numeric", "tell"]
 
 
 class Address(NamedTuple):
@@ -55,6 +55,17 @@ class Found(NamedTuple):
 Lookup = Callable[..., Iterable[Any]]
 
 
+def numeric(host: str, port: int) -> tuple[Address, ...]:
+    """The addresses of a numeric address; empty for a name."""
+    try:
+        # As bytes: for a str Python loads its tables of international names, which no numeric address needs.
+        name = host.encode("ascii")
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, ValueError):
+        return ()
+    return interleave(found)
+
+
 class Resolver:
     """Look-ups by (host, port). Network thread, but for the worker inside.
 
@@ -73,14 +84,8 @@ class Resolver:
 
     def ask(self, host: str, port: int) -> Found | None:
         """The answer at once for a numeric address; else it comes from `results` later."""
-        try:
-            # As bytes: for a str Python loads its tables of international names, which no numeric address needs.
-            name = host.encode("ascii")
-            numeric = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except (OSError, ValueError):
-            pass
-        else:
-            return Found(host, port, interleave(numeric), None)
+        if addresses := numeric(host, port):
+            return Found(host, port, addresses, None)
         if (host, port) not in self._pending:
             self._pending.add((host, port))
             if self._thread is None:

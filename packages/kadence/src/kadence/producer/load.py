@@ -85,7 +85,10 @@ class Load:
                 counts = behind.get(topic, {})
                 led = [info for info in self._topics.cluster.partitions_for(topic) if info.leader is not None]
                 waiting = {i.partition: counts.get(i.partition, 0) for i in led if i.leader not in slow}
-                if waiting and (len(waiting) < len(led) or len(set(waiting.values())) > 1):
+                near = self._topics.near(led)
+                wanted = set(near) or {info.partition for info in led}
+                waiting = {number: waiting[number] for number in near if number in waiting} or waiting
+                if waiting and (waiting.keys() != wanted or len(set(waiting.values())) > 1):
                     sticky.shares = shares_of(waiting)
 
     def _slow(self, now: int) -> frozenset[int]:

@@ -51,6 +51,7 @@ class StickyPartitioner(Sticky):
 
     Attributes:
         shares: the probability of each partition, if some are behind; None if all are equal. Under the lock.
+        near: partitions that are preferred to all others, because of their leader's rack (KIP-1123).
     """
 
     def __init__(self, switch_bytes: int, rng: random.Random | None = None) -> None:
@@ -58,6 +59,7 @@ class StickyPartitioner(Sticky):
         # Seeded from the process's generator, which a test or a simulation can seed.
         self._rng = rng or random.Random(random.getrandbits(64))
         self.shares: Shares | None = None
+        self.near: tuple[int, ...] = ()
 
     def choose(self, size: int, partition_count: int, available: Sequence[int]) -> int:
         """The partition for a record of ``size`` bytes; ``available`` are the partitions that have a leader.
@@ -72,8 +74,9 @@ class StickyPartitioner(Sticky):
         return self.current
 
     def leave_unless(self, available: Sequence[int]) -> None:
-        """Choose another partition for the next record if the present one is not among the ``available``."""
-        if available and self.current not in available:
+        """Choose another partition for the next record if the present one is not among the ``available``, or near."""
+        wanted = self.near or available
+        if wanted and self.current not in wanted:
             self.used = self.switch_bytes
 
     def _next(self, partition_count: int, available: Sequence[int]) -> int:
@@ -81,7 +84,7 @@ class StickyPartitioner(Sticky):
             chosen = self._rng.choices(self.shares.partitions, cum_weights=self.shares.sums)[0]
             if chosen < partition_count:
                 return chosen
-        candidates = available or range(partition_count)
+        candidates = self.near or available or range(partition_count)
         chosen = candidates[int(self._rng.random() * len(candidates))]
         if chosen == self.current and len(candidates) > 1:
             others = [partition for partition in candidates if partition != chosen]

@@ -195,6 +195,7 @@ class SendChecks:
             topics.used(topic, self._clock.now_ms())
             available = tuple(info.partition for info in infos if info.leader is not None)
             sticky = topics.sticky(topic)
+            sticky.near = topics.near(infos)
             sticky.leave_unless(available)
             self._accumulator.places[topic] = place = TopicInfo(
                 infos,

@@ -61,6 +61,12 @@ class ProducerSettings(ClientSettings, total=False):
     """Records without a key leave out the partitions of a broker that has taken no batch for this long
     although one was ready. 0: never. It needs partitioner.adaptive.partitioning.enable. Default: 0.
     """
+    partitioner_rack_aware: bool | str
+    """Whether records without a key go to partitions whose leader is in the rack of client.rack, as long as
+    there are any. Keys are not affected. Default: false.
+    """
+    client_rack: str
+    """The rack in which this producer runs, for partitioner.rack.aware."""
     retries: int | str
     """How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it,
     too. Default: 2147483647.

@@ -24,6 +24,7 @@ from kadence.errors import KafkaError
 from kadence.layered import Layered
 from kadence.logs import logger
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
+from kadence.types import PartitionInfo
 
 __all__ = ["Topics"]
 
@@ -90,6 +91,14 @@ class Topics(Metadata):
             self.stickies[topic] = found = StickyPartitioner(run)
             self.changed.add(topic)
         return found
+
+    def near(self, infos: Iterable[PartitionInfo]) -> tuple[int, ...]:
+        """The partitions whose leader is in this producer's rack; empty if racks do not matter (KIP-1123)."""
+        if not (self._config.partitioner_rack_aware and self._config.client_rack):
+            return ()
+        nodes, rack = self.cluster.nodes, self._config.client_rack
+        in_rack = {node_id for node_id, node in nodes.items() if node.rack == rack}
+        return tuple(info.partition for info in infos if info.leader in in_rack)
 
     def poll(self, now: int) -> Poll:
         """The request to send now, if any, and the time of the next poll."""

@@ -119,6 +119,7 @@ def _turn(
         jobs,
         member,
         (metadata, coordinator, heartbeat, member, requests),
+        session_key="group.share.session.timeout.ms",
     )
 
 

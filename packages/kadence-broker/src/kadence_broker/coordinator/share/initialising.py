@@ -115,7 +115,8 @@ def end(shard: Shard, group_id: str, results: Results) -> None:
         topic: TopicState(state.name, state.partitions - _numbers(answered, topic))
         for topic, state in group.initialising.items()
     }
-    left = {topic: state for topic, state in left.items() if state.partitions}
+    # A topic without partitions is one of which AlterShareGroupOffsets named none that exists: Kafka keeps it, too.
+    left = {topic: state for topic, state in left.items() if state.partitions or topic not in answered}
     for topic in answered.keys() - left.keys():
         group.asked_at.pop(topic, None)
     shard.write(*state_record(group_id, left, _merged(group.initialised, done), group.deleting))

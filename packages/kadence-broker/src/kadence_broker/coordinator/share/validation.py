@@ -22,14 +22,14 @@ def refuse_nonsense(config: ShareGroupConfig, request: ShareGroupHeartbeatReques
     """
     if config.version < 1:
         raise RefusedError(codes.UNSUPPORTED_VERSION)
+    if not 0 < len(request.member_id) <= _LONGEST_MEMBER_ID:
+        raise RefusedError(codes.INVALID_REQUEST)
     problem = _nonsense(request)
     if problem is not None:
         raise RefusedError(codes.INVALID_REQUEST, problem)
 
 
 def _nonsense(request: ShareGroupHeartbeatRequest) -> str | None:
-    if not 0 < len(request.member_id) <= _LONGEST_MEMBER_ID:
-        return "Invalid member id in the request."
     if not request.member_id.strip():
         return "MemberId can't be empty."
     if not request.group_id.strip():

@@ -112,8 +112,7 @@ class Commits:
         self._exchange.take_background_events()
         self._exchange.raise_fatal()
         yield from self.run_callbacks()
-        chosen, lost, read_under = self._chosen(offsets, read_under)
-        known = None if offsets is None else self._known.partitions
+        chosen, lost, read_under, known = self._chosen(offsets, read_under)
         began = self._clock.now_ms()
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
@@ -146,13 +145,12 @@ class Commits:
         self._exchange.take_background_events()
         if not is_parting:
             self._exchange.raise_fatal()
-        chosen, lost, read_under = self._chosen(offsets, read_under)
+        chosen, lost, read_under, known = self._chosen(offsets, read_under)
         now, config = self._clock.now_ms(), self._config
         deadline = add_ms(now, config.default_api_timeout_ms)
         self._send_starts(chosen, deadline)
         if is_parting:
             deadline = add_ms(now, config.request_timeout_ms)
-        known = None if offsets is None else self._known.partitions
         self._send(chosen, lost, callback, deadline, read_under, known=known, is_parting=is_parting)
 
     def _chosen(
@@ -160,22 +158,31 @@ class Commits:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
         read_under: Mapping[TopicPartition, int],
     ) -> tuple[
-        dict[TopicPartition, OffsetAndMetadata], frozenset[TopicPartition], Mapping[TopicPartition, int]
+        dict[TopicPartition, OffsetAndMetadata],
+        frozenset[TopicPartition],
+        Mapping[TopicPartition, int],
+        Mapping[TopicPartition, SharedPartition],
     ]:
-        """The offsets that a call commits, the lost partitions among them, and the fetch epochs as in `events.Commit`.
+        """The offsets that a call commits, the lost partitions among them, and the rest as in `events.Commit`.
 
         None: everything returned, and all that was lost.
         """
-        lost = self._exchange.lost
+        lost, known = self._exchange.lost, self._known.partitions
         if offsets is None:
             if self.is_for_work:
                 raise IllegalStateError(
                     "process() commits what is done by itself; commit() without offsets would commit what is not "
                     "done, too"
                 )
-            chosen, read_under = parts_of(self._consumed())
-            return chosen, lost, read_under
-        return dict(offsets), lost & offsets.keys() if lost else lost, read_under
+            assigned = self._shared_state.shared_partitions
+            chosen, read_under = parts_of(_consumed(assigned))
+            if not self._known.is_by_hand:
+                # Lost so lately that the event is still on its way.
+                lost |= {p for p, each in known.items() if assigned.get(p) is not each}
+            # A poll may return records of a partition that only the next one reports as assigned.
+            known = known if assigned.keys() <= known.keys() else {**assigned, **known}
+            return chosen, lost, read_under, known
+        return dict(offsets), lost & offsets.keys() if lost else lost, read_under, known
 
     def run_callbacks(self) -> Waits[None]:
         while self.completed:
@@ -186,10 +193,6 @@ class Commits:
         # Remove it right before the callback: Ctrl-C before that loses none, and Ctrl-C within runs none twice.
         del self.completed[0]
         return callback(event.offsets, event.error)
-
-    def _consumed(self) -> dict[TopicPartition, ReadOffset]:
-        """The position of every assigned partition that has one: what commit() without offsets means."""
-        return _read(self._shared_state.shared_partitions.values(), SharedPartition.current)
 
     # ------------------------------------------------------------ where reading began
 
@@ -299,7 +302,9 @@ class Commits:
     def commit_now(self, deadline: int, *, processed_only: bool) -> Waits[None]:
         """Commit before something ends (close, assign). Failures are logged: the records come again."""
         if self.is_automatic:
-            read = self._changed(self._processed() if processed_only else self._consumed())
+            read = self._changed(
+                self._processed() if processed_only else _consumed(self._shared_state.shared_partitions)
+            )
             yield from self._commit_quietly(read, deadline)
 
     def keep(self, deadline: int) -> Waits[None]:
@@ -463,6 +468,11 @@ def parts_of(
 ) -> tuple[dict[TopicPartition, OffsetAndMetadata], dict[TopicPartition, int]]:
     """The offsets, and the fetch epochs under which they count."""
     return {p: each.at for p, each in read.items()}, {p: each.fetch_epoch for p, each in read.items()}
+
+
+def _consumed(assigned: Mapping[TopicPartition, SharedPartition]) -> dict[TopicPartition, ReadOffset]:
+    """The position of every assigned partition that has one: what commit() without offsets means."""
+    return _read(assigned.values(), SharedPartition.current)
 
 
 def _is_where_it_began(shared_partition: SharedPartition, offset: int) -> bool:

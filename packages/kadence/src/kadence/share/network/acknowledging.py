@@ -11,10 +11,11 @@ from collections.abc import Iterable
 from kadence.clock import FOREVER
 from kadence.consumer.events import AddBackgroundEvent, Answer
 from kadence.errors import InvalidRecordStateError, KafkaError, KafkaTimeoutError
-from kadence.share.acknowledgements import GAP, AcknowledgeType
+from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
 from kadence.share.events import Acknowledge, AcknowledgementsEnded, Ended
-from kadence.share.network.held import Call, Piece
-from kadence.share.network.offsets import count
+from kadence.share.network.held import Call, Held, Piece
+from kadence.share.network.node import ShareNode
+from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.pace import WorkPace
 from kadence.share.share_state import AcquiredFetch, ShareState
 
@@ -73,6 +74,26 @@ class Acknowledgements:
         piece.call.ended(piece, error)
         if error is not None or piece.renews or self._share_state.wants_results:
             self._ended.append(piece.ended(error))
+
+    def supersede(
+        self, now: int, node: ShareNode, held: Held, ranges: Iterable[Range | Acknowledged]
+    ) -> None:
+        """Something is said of these offsets: renewals of them that still wait are not sent."""
+        for piece in [piece for piece in node.pieces if piece.renews and piece.held is held]:
+            if not piece.leaves(ranges):
+                node.pieces.remove(piece)
+                self.end(now, piece, None)
+
+    def again(self, now: int, node: ShareNode, piece: Piece) -> None:
+        """Say it once more, as far as nothing else was said meanwhile."""
+        if piece.renews:
+            others = [each.ranges for each in node.pieces if each.renews and each.held is piece.held]
+            later = sorted(each for ranges in others for each in ranges)
+            said = without([(each.first, each.last) for each in piece.ranges], piece.held.open)
+            if not (piece.leaves(said) and piece.leaves(later)):
+                self.end(now, piece, None)
+                return
+        node.pieces.append(piece)
 
     def late(self, now: int, fetch: AcquiredFetch, piece: Piece) -> None:
         """What is said of a fetch whose locks are gone."""

@@ -126,7 +126,8 @@ class ShareAnswers:
             self._void(now, sent, for_code(code, f"broker {sent.node.node_id} has ended the share session"))
             sent.node.backoff.failed(now)
         elif code == ec.INVALID_SHARE_SESSION_EPOCH:
-            self._say_again(sent)
+            for piece in sent.pieces:
+                self._acknowledgements.again(now, sent.node, piece)
             sent.node.session.reset()
             sent.node.backoff.failed(now)
         else:
@@ -174,9 +175,6 @@ class ShareAnswers:
         # What is buffered is to be dropped.
         self._share_state.alert()
 
-    def _say_again(self, sent: Sent) -> None:
-        sent.node.pieces = [*sent.pieces, *sent.node.pieces]
-
     def _closed(self, now: int, sent: Sent, response: Any) -> None:
         error = None if not response.error_code else for_code(response.error_code, response.error_message)
         codes = {} if error else {key: data.error_code for key, data in _partitions(response)}
@@ -210,7 +208,7 @@ class ShareAnswers:
         if piece.backoff is None:
             piece.backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
         piece.backoff.failed(now)
-        node.pieces.append(piece)
+        self._acknowledgements.again(now, node, piece)
 
     # ------------------------------------------------------------ partitions
 
@@ -334,7 +332,7 @@ class ShareAnswers:
                 self._acknowledgements.end(now, piece, None)
             elif code in _REFUSED and len(said[tip]) > 1:
                 piece.alone = True
-                sent.node.pieces.append(piece)
+                self._acknowledgements.again(now, sent.node, piece)
             elif code in ec.RETRIABLE and code not in _MOVED | _UNKNOWN:
                 self._again(now, sent.node, piece)
             else:

@@ -94,15 +94,16 @@ class Piece:
 
     Attributes:
         alone: it is sent in a request that has nothing else of its partition, since one with others was refused.
-        backoff: of retriable errors; None: there was none.
+        backoff: of retriable errors; None: there was none. kind: the type of its first range.
     """
 
-    __slots__ = ("alone", "backoff", "call", "held", "ranges")
+    __slots__ = ("alone", "backoff", "call", "held", "kind", "ranges")
 
     def __init__(self, call: Call, held: Held, ranges: tuple[Acknowledged, ...]) -> None:
         self.call = call
         self.held = held
         self.ranges = ranges
+        self.kind = ranges[0].type
         self.alone = False
         self.backoff: Backoff | None = None
 
@@ -118,11 +119,17 @@ class Piece:
     @property
     def renews(self) -> bool:
         """Whether the application asks for longer locks by it, and goes on working."""
-        return self.ranges[0].type == AcknowledgeType.RENEW
+        return self.kind == AcknowledgeType.RENEW
 
     @property
     def partition(self) -> TopicIdPartition:
         return self.held.fetch.partition
+
+    def leaves(self, ranges: Iterable[Range | Acknowledged]) -> bool:
+        """Something later is said of these offsets, so this says nothing of them. Returns whether it says anything."""
+        left = without([(each.first, each.last) for each in self.ranges], ranges)
+        self.ranges = tuple(Acknowledged(first, last, self.kind) for first, last in left)
+        return bool(left)
 
     def ended(self, error: KafkaError | None) -> Ended:
         return Ended(self.partition, self.held.fetch, self.ranges, error)

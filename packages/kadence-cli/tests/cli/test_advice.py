@@ -1,0 +1,145 @@
+"""Advice in errors of commands: each row is a mistake, words of its error, and commands that follow the advice."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tests.cli.conftest import Run
+
+from kadence import Admin, NewTopic, Producer
+from kadence_broker import Broker
+
+
+class Row(NamedTuple):
+    wrong: str
+    advice: str
+    right: tuple[str, ...]
+    statuses: tuple[int, ...] = (0,)
+    """Statuses of commands that understood the advice, whatever they found."""
+
+
+ROWS = {
+    "a file and a group": Row(
+        "consume t --group g -o {out}/a.parquet",
+        "-o reads without a group; give --from and --to",
+        ("consume t --from earliest --to latest -o {out}/a.parquet",),
+    ),
+    "a format of files": Row(
+        "consume t -e --format parquet",
+        "--format parquet is for a file: give -o FILE",
+        ("consume t --format parquet -o {out}/b.bin",),
+    ),
+    "two ends": Row(
+        "consume t -e --to latest",
+        "both say where to stop; give one of them",
+        ("consume t -e", "consume t --to latest"),
+    ),
+    "partitions of a group": Row(
+        "consume t:0 --group g -e",
+        "the group assigns the partitions; name the topic alone",
+        ("consume t --group g -e",),
+    ),
+    "an end of a group": Row(
+        "consume t --group g --to latest",
+        "--exit-at-end stops at the offsets that are last now",
+        ("consume t --group g --exit-at-end",),
+    ),
+    "a place of a group": Row(
+        "consume t --group g --from -1h",
+        "--from takes earliest or latest only",
+        ("consume t --group g2 --from earliest -e", "groups reset g2 --topic t --to earliest"),
+    ),
+    "raw records": Row(
+        "consume t -e --raw", "--raw is for --format values", ("consume t -e --raw --format values",)
+    ),
+    "partitions that are no numbers": Row(
+        "consume t:x -e",
+        "write TOPIC for all its partitions, or TOPIC:0,2 or TOPIC:0-3,7 for some",
+        ("consume t -e", "consume t:0,1 -e", "consume t:0-1 -e"),
+    ),
+    "a file of records without its name": Row(
+        "produce t --format parquet", "--format parquet is for a file: give -i FILE", ("produce t -i {rows}",)
+    ),
+    "a place that is a large offset": Row(
+        "consume t -e --from 17000000000000",
+        "write time:17000000000000 for milliseconds since 1970",
+        ("consume t -e --from time:17000000000000",),
+    ),
+    "a place that is none": Row(
+        "consume t -e --from soon",
+        "is not a place: give earliest, latest",
+        tuple(
+            f"consume t -e --from {place}" for place in ("earliest", "latest", "0", "-10", "-7d", "time:0")
+        ),
+    ),
+    "a topic's option": Row("topics --list", "did you mean `kadence topics list`?", ("topics list",)),
+    "a topic by an option": Row(
+        "consume --topic t -e", "give the topic alone: kadence consume TOPIC", ("consume t -e",)
+    ),
+    "a topic that does not exist": Row(
+        "consume tt -e", "did you mean 't'? `kadence topics list` shows all", ("topics list", "consume t -e")
+    ),
+    "a state of groups": Row(
+        "groups list --state alive",
+        "give one of empty, stable",
+        ("groups list --state stable", "groups list --state empty"),
+    ),
+    "a state of transactions": Row(
+        "transactions list --state open",
+        "give one of empty, ongoing",
+        ("transactions list --state ongoing",),
+    ),
+    "transactions of a whole topic": Row(
+        "transactions abort t --start-offset 0",
+        "give one partition, such as orders:3",
+        ("transactions abort t:0 --start-offset 0",),
+        (1,),
+    ),
+    "an offset in words": Row(
+        "transactions abort t:0 --start-offset first",
+        "is not an offset: give a whole number",
+        ("transactions abort t:0 --start-offset 0",),
+        (1,),
+    ),
+    "bytes in CSV": Row(
+        "consume bytes -o {out}/c.csv",
+        "write .parquet, .arrow or .jsonl",
+        tuple(f"consume bytes -o {{out}}/c.{kind}" for kind in ("parquet", "arrow", "jsonl")),
+    ),
+    "no broker": Row(
+        "topics list -b 127.0.0.1:1", "name a broker with -b HOST:PORT, or start one", ("topics list",)
+    ),
+}
+
+
+@pytest.fixture
+def world(broker: Broker, tmp_path: Path) -> dict[str, str]:
+    with (
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+    ):
+        admin.create_topics([NewTopic("t", 2), NewTopic("bytes", 1)])
+        producer.send("t", b"v", b"k")
+        producer.send("bytes", b"\xff")
+    rows = tmp_path / "rows.csv"
+    rows.write_text("value\n1\n")
+    return {"out": str(tmp_path), "rows": str(rows)}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_command_that_follows_the_advice_works(
+    kadence: Run, world: dict[str, str], row: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        # Nobody is reached at that address, however long it is tried.
+        patch.setattr("kadence_cli.reach.REACHED_S", 1.0 if "127.0.0.1:1" in row.wrong else 30.0)
+        ran = kadence(*row.wrong.format(**world).split())
+    assert ran.status in (1, 2)
+    assert re.search(re.escape(row.advice), ran.err), ran.err
+    for right in row.right:
+        ran = kadence(*right.format(**world).split())
+        assert ran.status in row.statuses, ran.err
+        assert row.advice not in ran.err

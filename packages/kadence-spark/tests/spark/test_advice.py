@@ -1,0 +1,285 @@
+"""Advice in errors about options, patterns and pipeline files: what is written by it is accepted. Without Spark.
+
+Advice that needs a query is followed in the tests of the query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from kadence.environment import Environment
+from kadence.errors import ConfigError
+from kadence_spark.decode import options as decoding
+from kadence_spark.lakehouse import options as lakehouse
+from kadence_spark.pipeline.checks import checked
+from kadence_spark.pipeline.reading import parse as pipeline_of
+from kadence_spark.sink import options as sink
+from kadence_spark.source import options as source
+from kadence_spark.source.java_regex import compiled
+
+SERVERS = {"kafka.bootstrap.servers": "b:9092"}
+Options = Mapping[str, str]
+
+
+def stream(given: Options) -> object:
+    return source.parse({**SERVERS, **given}, streaming=True)
+
+
+def batch(given: Options) -> object:
+    return source.parse({**SERVERS, **given}, streaming=False)
+
+
+def written(given: Options) -> object:
+    return sink.parse({**SERVERS, **given})
+
+
+def table(given: Options) -> object:
+    return lakehouse.parse(given, "iceberg", streaming=False)
+
+
+class Row(NamedTuple):
+    read: Callable[[Any], object]
+    wrong: Any
+    advice: str
+    right: tuple[Any, ...]
+
+
+REGISTRY = {"value.format": "avro", "schema.registry.url": "http://b:8081"}
+OPTIONS = {
+    "no topics": Row(
+        stream,
+        {},
+        "exactly one of the options subscribe, subscribePattern and assign",
+        ({"subscribe": "t"}, {"subscribePattern": "t.*"}, {"assign": '{"t": [0]}'}),
+    ),
+    "topics twice": Row(
+        stream,
+        {"subscribe": "t", "assign": '{"t": [0]}'},
+        "exactly one of the options",
+        ({"subscribe": "t"}, {"assign": '{"t": [0]}'}),
+    ),
+    "an empty subscription": Row(
+        stream, {"subscribe": " , "}, "e.g. subscribe='orders,payments'", ({"subscribe": "orders,payments"},)
+    ),
+    "a path to read": Row(
+        batch,
+        {"path": "t"},
+        "name the topics with the option subscribe, subscribePattern or assign",
+        ({"subscribe": "t"}, {"subscribePattern": "t"}, {"assign": '{"t": [0]}'}),
+    ),
+    "the topic to read": Row(
+        batch, {"topic": "t"}, "the option subscribe names the topics to read", ({"subscribe": "t"},)
+    ),
+    "an empty group": Row(
+        stream,
+        {"subscribe": "t", "kafka.group.id": " "},
+        "name the group, or leave it out",
+        ({"subscribe": "t", "kafka.group.id": "g"}, {"subscribe": "t"}),
+    ),
+    "pushdown": Row(
+        batch,
+        {"subscribe": "t", "pushdown": "true"},
+        "give startingOffsets, endingOffsets, startingTimestamp, endingTimestamp or assign",
+        (
+            {"subscribe": "t", "startingOffsets": '{"t":{"0":1}}', "endingOffsets": '{"t":{"0":2}}'},
+            {"subscribe": "t", "startingTimestamp": "1", "endingTimestamp": "2"},
+            {"assign": '{"t": [0]}'},
+        ),
+    ),
+    "a reset": Row(
+        stream,
+        {"subscribe": "t", "kafka.auto.offset.reset": "earliest"},
+        "use startingOffsets for the start of a query, and failOnDataLoss for lost records",
+        ({"subscribe": "t", "startingOffsets": "earliest", "failOnDataLoss": "false"},),
+    ),
+    "a deserialiser": Row(
+        stream,
+        {"subscribe": "t", "kafka.value.deserializer": "x"},
+        "the option value.format decodes them",
+        ({"subscribe": "t", "value.format": "json", "value.schema": "id bigint"},),
+    ),
+    "automatic commits": Row(
+        stream,
+        {"subscribe": "t", "kafka.enable.auto.commit": "true"},
+        "commitOffsets=true commits offsets to kafka.group.id",
+        ({"subscribe": "t", "commitOffsets": "true", "kafka.group.id": "g"},),
+    ),
+    "a client's setting": Row(
+        stream,
+        {"subscribe": "t", "security.protocol": "SSL"},
+        "Client settings start with kafka.",
+        ({"subscribe": "t", "kafka.security.protocol": "SSL"},),
+    ),
+    "a misspelt option": Row(
+        stream,
+        {"subscribe": "t", "startingOffset": "earliest"},
+        "did you mean 'startingOffsets'?",
+        ({"subscribe": "t", "startingOffsets": "earliest"},),
+    ),
+    "an empty topic": Row(
+        written,
+        {"topic": ""},
+        "name the topic, or leave it out and give each row a column topic",
+        ({"topic": "t"}, {}),
+    ),
+    "a path to write": Row(
+        written, {"path": "t"}, "name the topic with the option topic or a column topic", ({"topic": "t"}, {})
+    ),
+    "a transactional id": Row(
+        written,
+        {"kafka.transactional.id": "x"},
+        "transactions=true makes them, transactionalIdPrefix names them",
+        ({"transactions": "true"}, {"transactions": "true", "transactionalIdPrefix": "x"}),
+    ),
+    "a partitioner's key": Row(
+        written,
+        {"acks": "all"},
+        "did you mean 'kafka.acks'? Client settings start with kafka.",
+        ({"kafka.acks": "all"},),
+    ),
+    "a table's path": Row(table, {"path": "t"}, "name the table with the option table", ({"table": "t"},)),
+    "Avro without schemas": Row(
+        decoding.parse,
+        {"value.format": "avro"},
+        "needs the option schema.registry.url, or value.schema",
+        (REGISTRY, {"value.format": "avro", "value.schema": '"long"'}),
+    ),
+    "Protobuf without a message": Row(
+        decoding.parse,
+        {"value.format": "protobuf", "value.schema": "x.desc"},
+        "needs the option value.message",
+        ({"value.format": "protobuf", "value.schema": "x.desc", "value.message": "a.B"},),
+    ),
+    "a time zone": Row(
+        decoding.parse,
+        {"value.format": "json", "timeZone": "Mars/Phobos"},
+        "such as Europe/Berlin, UTC or +01:00",
+        tuple({"value.format": "json", "timeZone": zone} for zone in ("Europe/Berlin", "UTC", "+01:00")),
+    ),
+    "a user in a registry's address": Row(
+        decoding.parse,
+        {**REGISTRY, "schema.registry.url": "http://me:pw@b"},
+        "use the option schema.registry.basic.auth.user.info for these",
+        ({**REGISTRY, "schema.registry.basic.auth.user.info": "me:pw"},),
+    ),
+    "two logins of a registry": Row(
+        decoding.parse,
+        {
+            **REGISTRY,
+            "schema.registry.basic.auth.user.info": "me:pw",
+            "schema.registry.bearer.auth.token": "t",
+        },
+        "give one",
+        (
+            {**REGISTRY, "schema.registry.basic.auth.user.info": "me:pw"},
+            {**REGISTRY, "schema.registry.bearer.auth.token": "t"},
+        ),
+    ),
+    "a pattern's set in a set": Row(
+        compiled,
+        "[a[b]]",
+        r"write the resulting set, or \[ and \& for the characters",
+        ("[ab]", r"[a\[b\]]", r"[a\&\&b]"),
+    ),
+    "a pattern's class": Row(
+        compiled,
+        r"\p{Klingon}",
+        "or write the characters, such as [a-z]",
+        ("[a-z]", r"\p{Lower}", r"\p{Alpha}"),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", OPTIONS.values(), ids=OPTIONS)
+def test_options_that_follow_the_advice_are_accepted(row: Row) -> None:
+    with pytest.raises(ConfigError, match=re.escape(row.advice)):
+        row.read(row.wrong)
+    for right in row.right:
+        row.read(right)
+
+
+PIPELINE = """\
+name = "numbers"
+checkpoint = "checkpoint"
+[source]
+servers = "broker:9092"
+topics = ["numbers"]
+[decode]
+format = "json"
+schema = "id bigint, at timestamp"
+[sink]
+path = "table"
+"""
+AGGREGATE = PIPELINE.replace(
+    "[sink]\n", '[aggregate]\nsql = "SELECT at, count(*) AS n FROM rows GROUP BY at"\n[sink]\n'
+)
+
+
+def with_keys(keys: str, of: str = AGGREGATE) -> str:
+    return of.replace("[aggregate]\n", f"[aggregate]\n{keys}\n")
+
+
+def read(text: str, **variables: str) -> object:
+    return checked(pipeline_of(text, "numbers.toml", variables), Environment(variables))
+
+
+PIPELINES = {
+    "JSON without columns": Row(
+        read,
+        PIPELINE.replace('schema = "id bigint, at timestamp"\n', ""),
+        "schema is missing: the columns of the JSON as Spark DDL, such as 'id bigint, name string'",
+        (PIPELINE.replace("id bigint, at timestamp", "id bigint, name string"),),
+    ),
+    "a delay without a watermark": Row(
+        read,
+        with_keys('delay = "10m"\nmode = "append"'),
+        'name its column, such as watermark = "at"',
+        (with_keys('delay = "10m"\nwatermark = "at"\nmode = "append"'),),
+    ),
+    "a watermark without a delay": Row(
+        read,
+        with_keys('watermark = "at"\nmode = "append"'),
+        'needs a delay, such as delay = "10m"',
+        (with_keys('delay = "10m"\nwatermark = "at"\nmode = "append"'),),
+    ),
+    "groups that may change": Row(
+        read,
+        with_keys('mode = "append"'),
+        'such as watermark = "at", and a delay',
+        (with_keys('delay = "10m"\nwatermark = "at"\nmode = "append"'),),
+    ),
+    "a variable that is not set": Row(
+        read,
+        PIPELINE.replace("broker:9092", "${SERVERS}"),
+        "set it, or give a default as in ${SERVERS:-text}",
+        (PIPELINE.replace("broker:9092", "${SERVERS:-b:9092}"),),
+    ),
+    "a value in place of a table": Row(
+        read,
+        PIPELINE.replace('[sink]\npath = "table"\n', "").replace("[source]", "sink = 5\n[source]"),
+        "write [sink] with keys below it",
+        (PIPELINE,),
+    ),
+    "a table in place of a list": Row(
+        read,
+        PIPELINE + '[expect]\nname = "a"\ncondition = "id > 0"\n',
+        "write [[expect]] before each",
+        (PIPELINE + '[[expect]]\nname = "a"\ncondition = "id > 0"\naction = "warn"\n',),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", PIPELINES.values(), ids=PIPELINES)
+def test_a_pipeline_that_follows_the_advice_is_accepted(row: Row) -> None:
+    with pytest.raises(ConfigError, match=re.escape(row.advice)):
+        row.read(row.wrong)
+    for right in row.right:
+        row.read(right)
+
+
+def test_a_variable_that_is_set() -> None:
+    assert read(PIPELINE.replace("broker:9092", "${SERVERS}"), SERVERS="b:9092")
