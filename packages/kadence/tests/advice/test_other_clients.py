@@ -243,7 +243,7 @@ CALLS: dict[str, dict[str, Callable[[World], None]]] = {
         "commit_sync": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
         "acquisition_lock_timeout_ms": from_queue(lambda q: taken(q) and q.lock_timeout == 30),
         "seek": from_queue(lambda q: taken(q, 1)[0].offset == 0),
-        "pause": from_queue(lambda q: q.unsubscribe() is None and not q.poll(0.01)),
+        "pause": from_queue(lambda q: q.unsubscribe() is None and not q.subscription()),
         "nack": from_queue(released),
         "ack": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
     },
