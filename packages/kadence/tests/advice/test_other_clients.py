@@ -210,6 +210,11 @@ def taken(consumer: ShareConsumer[Any, Any], count: int = 5) -> list[Any]:
     return records
 
 
+def gone(consumer: ShareConsumer[Any, Any]) -> bool:
+    consumer.unsubscribe()
+    return not consumer.subscription()
+
+
 def released(consumer: ShareConsumer[Any, Any]) -> bool:
     for record in consumer.poll(10):
         consumer.acknowledge(record, AcknowledgeType.RELEASE)
@@ -243,7 +248,7 @@ CALLS: dict[str, dict[str, Callable[[World], None]]] = {
         "commit_sync": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
         "acquisition_lock_timeout_ms": from_queue(lambda q: taken(q) and q.lock_timeout == 30),
         "seek": from_queue(lambda q: taken(q, 1)[0].offset == 0),
-        "pause": from_queue(lambda q: q.unsubscribe() is None and not q.subscription()),
+        "pause": from_queue(gone),
         "nack": from_queue(released),
         "ack": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
     },
