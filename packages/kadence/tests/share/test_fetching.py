@@ -77,8 +77,8 @@ def test_q3_fetched_ahead_is_what_half_of_a_lock_can_work_off(world: Requests) -
     assert (message.max_records, message.max_wait_ms) == (150, 0)
 
 
-def test_q3_who_is_fast_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
-    work_off(world, 0, 499, 9)
+def test_q3_who_is_as_fast_as_most_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
+    work_off(world, 0, 499, 499)
     request = world.fetch()
     assert request.message.max_records == 500
     world.bring(request, (500, 999, 1))
@@ -86,6 +86,15 @@ def test_q3_who_is_fast_gets_two_polls_ahead_and_each_fetch_brings_one(world: Re
     assert request.message.max_records == 500
     world.bring(request, (1000, 1499, 1))
     assert world.sent() == [], "enough lies in the buffer"
+
+
+def test_q3_who_is_very_fast_gets_what_is_worked_off_within_a_moment(world: Requests) -> None:
+    work_off(world, 0, 499, 9)
+    request = world.fetch()
+    assert (request.message.max_records, request.message.batch_size) == (5_000, 500)
+    world.answer(request)
+    world.waits()
+    assert world.fetch().message.max_records == 5_000
 
 
 def test_q3_who_needs_longer_than_half_a_lock_for_a_record_gets_nothing_ahead(world: Requests) -> None:
@@ -107,7 +116,7 @@ def test_a_fetch_ahead_that_brings_nothing_is_repeated_after_growing_pauses(worl
 
 def test_the_buffer_is_counted_by_what_is_left_in_it_and_still_locked() -> None:
     world = Requests(share_lock_renewal=False)
-    work_off(world, 0, 499, 9)
+    work_off(world, 0, 499, 499)
     world.bring(world.fetch(), (500, 1499, 1))
     assert world.sent() == []
     fetch = world.state.acquired_fetches[0]
@@ -138,7 +147,7 @@ def test_without_renewals_a_poll_gets_no_more_than_a_lock_allows() -> None:
 
 def test_memory_bounds_what_is_fetched_ahead() -> None:
     world = Requests(buffer_memory=2_000_000)
-    work_off(world, 0, 499, 9)
+    work_off(world, 0, 499, 499)
     world.bring(world.fetch(), (500, 999, 1))
     world.state.measures.held_bytes = lambda: 2_000_000
     assert world.sent() == []
