@@ -94,7 +94,6 @@ class ShareRequestManager:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
             node.closing = node.changed = True
-            node.releases = node.releases or bool(node.held)
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
@@ -223,7 +222,7 @@ class ShareRequestManager:
         """Nothing is left to be done with a broker, or nothing can be."""
         for piece in node.pieces:
             self._acknowledgements.late(now, piece.held.fetch, piece)
-        node.pieces, node.closing, node.releases = [], False, False
+        node.pieces, node.closing = [], False
         if node.is_idle:
             del self._nodes[node.node_id]
         # With partitions to fetch it begins anew.
