@@ -506,17 +506,12 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
         50: "DescribeUserScramCredentials",
         51: "AlterUserScramCredentials",
     },
-    "no share groups (KIP-932)": {
-        76: "ShareGroupHeartbeat",
-        77: "ShareGroupDescribe",
+    "coordinators and leaders of share groups are in one process": {
         83: "InitializeShareGroupState",
         84: "ReadShareGroupState",
         85: "WriteShareGroupState",
         86: "DeleteShareGroupState",
         87: "ReadShareGroupStateSummary",
-        90: "DescribeShareGroupOffsets",
-        91: "AlterShareGroupOffsets",
-        92: "DeleteShareGroupOffsets",
     },
     "no streams groups (KIP-1071)": {
         88: "StreamsGroupHeartbeat",

@@ -150,6 +150,7 @@ if TYPE_CHECKING:
         TopicPartition,
     )
     from kadence.work import Context, ProducerRecord, Retry, Totals, Work
+    from kadence.work.queue import QueueTotals
     from kadence_broker import Broker
 
 __version__ = VERSION
@@ -244,6 +245,7 @@ __all__ = [
     "ProducerRecord",
     "ProducerSettings",
     "ProducerState",
+    "QueueTotals",
     "Rebalance",
     "RebalanceInProgressError",
     "RebalanceListener",
@@ -389,6 +391,7 @@ _HOMES = {
     "ProducerRecord": "kadence.work",
     "ProducerSettings": "kadence.producer.settings",
     "ProducerState": "kadence.admin",
+    "QueueTotals": "kadence.work.queue",
     "Rebalance": "kadence.consumer.events",
     "RebalanceInProgressError": "kadence.errors",
     "RebalanceListener": "kadence.consumer.application.callbacks",

@@ -680,7 +680,9 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
 def test_kip1102_the_bootstrap_addresses_are_asked_again_when_no_broker_answers(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    settings = {"request_timeout_ms": 50, "metadata_recovery_rebootstrap_trigger_ms": 10}
+    # The longest backoff is also the pause between two of these.
+    backoff = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 1}
+    settings = {"request_timeout_ms": 50, "metadata_recovery_rebootstrap_trigger_ms": 10, **backoff}
     with Broker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers, **settings}) as admin:
         assert admin.describe_cluster().nodes
         with broker.faults.drop(MetadataRequest, times=1):

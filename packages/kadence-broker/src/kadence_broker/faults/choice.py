@@ -27,7 +27,7 @@ class Only(TypedDict, total=False):
     group: str | None
     """The id of the group that the request names; for FindCoordinator, its key."""
     topic: str | None
-    """A topic that the request names, or that its fetch session holds."""
+    """A topic that the request names, or that its fetch or share session holds."""
     node_id: int | None
     """The node that the request was sent to."""
     probability: float

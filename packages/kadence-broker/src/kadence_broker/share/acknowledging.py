@@ -38,7 +38,15 @@ class Acknowledgement(NamedTuple):
 
     first: int
     last: int
-    types: Sequence[int]
+    types: list[int]
+
+    def joined(self) -> Acknowledgement:
+        """With one type instead of many that are alike: clients send them, and one is done at once."""
+        kind = self.types[0]
+        # What is released one by one stays apart, as in Kafka.
+        if len(self.types) == 1 or kind == AckType.RELEASE or self.types.count(kind) != len(self.types):
+            return self
+        return self._replace(types=[kind])
 
     def type_at(self, offset: int) -> AckType:
         return AckType(self.types[offset - self.first if len(self.types) > 1 else 0])
@@ -80,7 +88,7 @@ def acknowledge(
     taking = _Taking(partition, now, member, settings)
     for each in said:
         if each.last >= partition.start_offset:
-            code = taking.take(each)
+            code = taking.take(each.joined())
             if code != codes.NONE:
                 partition.undo(taking.changes)
                 return Changes(), code

@@ -129,7 +129,7 @@ class ShareSessions:
         """True while some member of the group has a session at the node."""
         return any(key.node_id == node_id and key.group_id == group_id for key in self._sessions)
 
-    def names_topic(self, key: SessionKey) -> set[bytes]:
+    def topics(self, key: SessionKey) -> set[bytes]:
         """The topics of a session; none if there is no such session."""
         session = self._sessions.get(key)
         return set() if session is None else {each.topic_id for each in session.partitions}

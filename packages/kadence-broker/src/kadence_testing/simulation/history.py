@@ -236,10 +236,7 @@ class History:
         allowed: bool,
     ) -> None:
         for topic, answered in zip(request.topics, response.topics, strict=True):
-            name = topic.name
-            if not name:
-                known = core.cluster.topic_by_id(topic.topic_id)
-                name = "" if known is None else known.name
+            name = _name(core, topic)
             codes_of = {each.partition_index: each.error_code for each in answered.partitions}
             for each in topic.partitions:
                 if codes_of.get(each.partition_index) != codes.NONE:
@@ -265,7 +262,7 @@ class History:
                     group = core.coordination.coordinator.groups.get(request.group_id)
                     self.object_to(
                         f"a commit from the past was accepted in a transaction of {request.transactional_id!r}: "
-                        f"{TopicPartition(topic.name or topic.topic_id.hex(), each.partition_index)} of member "
+                        f"{TopicPartition(_name(core, topic), each.partition_index)} of member "
                         f"{request.member_id!r}, "
                         f"generation or epoch {request.generation_id_or_member_epoch}, in {group!r}"
                     )
@@ -431,6 +428,11 @@ def _topic_id(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommi
         known = core.cluster.topics.get(topic.name)
         return b"" if known is None else known.topic_id
     return topic.topic_id
+
+
+def _name(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> str:
+    known = None if topic.name else core.cluster.topic_by_id(topic.topic_id)
+    return topic.name if known is None else known.name
 
 
 def _records(core: BrokerCore, partition: TopicPartition) -> Iterator[tuple[int, bytes | None]]:

@@ -71,7 +71,7 @@ class Queue:
             self.now,
             member,
             [
-                Acknowledgement(first, last, [types] if isinstance(types, int) else types)
+                Acknowledgement(first, last, [types] if isinstance(types, int) else list(types))
                 for first, last, types in said
             ],
             self.settings,

@@ -15,7 +15,6 @@ from tests.testing.simulation.alphabet.story import Story
 from tests.testing.simulation.alphabet.table import CALLS, LOOKS, PLACES, ROWS, Row
 
 from kadence import AsyncConsumer
-from kadence.consumer.application.state import ConsumerState
 from kadence.errors import WakeupError
 from kadence_testing.simulation import SimulationError
 
@@ -57,7 +56,7 @@ def test_every_row_of_the_table_happens() -> None:
 
 def test_the_table_has_every_call_of_a_consumer() -> None:
     kinds = (FunctionType, property, staticmethod)
-    members = {**vars(ConsumerState), **vars(AsyncConsumer)}
+    members = {name: each for base in AsyncConsumer.__mro__ for name, each in vars(base).items()}
     calls = {name for name, each in members.items() if isinstance(each, kinds) and not name.startswith("_")}
     assert calls == {*CALLS, *LOOKS}
 

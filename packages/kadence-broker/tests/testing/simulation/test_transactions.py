@@ -312,11 +312,14 @@ async def commits_late(program: Program, protocol: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("protocol", "kind", "broken"),
-    [("classic", ClassicGroup, "commit_code"), ("consumer", ConsumerGroup, "partition_code")],
+    ("protocol", "kind", "broken", "refused"),
+    [
+        ("classic", ClassicGroup, "commit_code", "ILLEGAL_GENERATION"),
+        ("consumer", ConsumerGroup, "partition_code", "STALE_MEMBER_EPOCH"),
+    ],
 )
 def test_a_group_that_takes_offsets_of_the_past(
-    monkeypatch: pytest.MonkeyPatch, protocol: str, kind: type[Any], broken: str
+    monkeypatch: pytest.MonkeyPatch, protocol: str, kind: type[Any], broken: str, refused: str
 ) -> None:
     for patched in (False, True):
         if patched:
@@ -325,6 +328,6 @@ def test_a_group_that_takes_offsets_of_the_past(
             simulation.start("late", lambda program: commits_late(program, protocol))
             simulation.run(5)
             simulation.start("next", member("g", ["t"], quick, {"group.protocol": protocol}))
-            told = "accepted in a transaction of 'late': t-0 of member" if patched else "ILLEGAL_GENERATION"
+            told = "accepted in a transaction of 'late': t-0 of member" if patched else refused
             with pytest.raises(SimulationError, match=told):
                 simulation.run(60)

@@ -5,10 +5,10 @@ Generated from share_consumer.py by tools/generate.py; do not edit. The rules ar
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack, cast, overload
 
 from kadence.client.engine import end_if_unclosed, opened
 from kadence.client.surroundings import surroundings
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from kadence.deserializers import DeserializerLike
     from kadence.share.settings import SettingsWithoutDeserializers
+    from kadence.work.queue import QueueTotals
+    from kadence.work.retry import Retry
+    from kadence.work.settings import BatchFormat, Executor
 
 __all__ = ["AsyncShareConsumer"]
 
@@ -284,6 +287,83 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         """
         with self._shell:
             self._calls.set_callback(callback)
+
+    # ------------------------------------------------------------ work
+
+    async def process(
+        self,
+        handler: Callable[..., Any],
+        *,
+        workers: int = 16,
+        executor: Executor | None = None,
+        retry: Retry | None = None,
+        dead_letter: str | None = None,
+        timeout: Seconds | None = None,
+        batch: tuple[int, Seconds] | None = None,
+        halve: bool = False,
+        batch_format: BatchFormat = "records",
+        max_records: int = 2_000,
+        max_bytes: int = 64 << 20,
+        drain: Seconds = 20.0,
+    ) -> QueueTotals:
+        """Call ``handler(record)`` with every record, on several workers, and acknowledge each by itself.
+
+        It owns the loop, in both acknowledgement modes, and returns after `stop` (or a signal, see `stop_on_signals`).
+        A record is accepted when its handler returned, when the records that the handler returned are acknowledged, or
+        when its dead letter is. A handler that raises has failed an attempt; while it waits for the next one, and while
+        it runs, its lock is renewed. After the last attempt the record is rejected, and the group's dead letter topic
+        gets it, if it has one; or it is written to ``dead_letter`` and then accepted. There is no order. What is not
+        done at the end is released.
+
+        Args:
+            handler: a function or coroutine function that takes a record, or a list of records with ``batch``. With a
+                second argument it also gets a `Context`, which has the ``delivery_count``. It returns None, or one or
+                more `ProducerRecord` to send (a list, or a generator).
+            workers: how many handlers run at once, at most.
+            executor: where handlers run, as for `Consumer.process`.
+            retry: how often, and after which waits, a record is tried again within one delivery; None: not at all.
+                Its ``topic`` is refused: the queue itself delivers again.
+            dead_letter: the topic for records whose attempts all failed; None: they are rejected.
+            timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
+                attempt, and a process is killed; a thread cannot be: its record is released, and `Context.lost` and
+                `Context.timed_out` tell it.
+            batch, halve, batch_format: as for `Consumer.process`.
+            max_records, max_bytes: the most that is read ahead. It is less while that keeps the workers busy: others
+                have the rest.
+            drain: seconds that running handlers get at the end. Choose less than the ``grace`` of `stop_on_signals`.
+
+        Returns:
+            How many records this call has done, of these rejected or written to the dead letter topic, and how many
+            attempts failed.
+
+        Raises:
+            DeadLetterError: a dead letter can never be written to its topic; the record is released.
+            TypeError: the handler returned something else than records to send.
+            RecordDeserializationError: with ``deserialization.errors=raise``; the record is released.
+            ConfigError, ValueError, TypeError: arguments that are not allowed, or a topic of dead letters that the
+                cluster does not have. Or what `poll` raises.
+        """
+        # Most consumers do not need it.
+        from kadence.work.queue import queue_settings
+
+        settings = queue_settings(
+            handler,
+            workers=workers,
+            executor=executor,
+            retry=retry,
+            dead_letter=dead_letter,
+            timeout=timeout,
+            batch=batch,
+            halve=halve,
+            batch_format=batch_format,
+            max_records=max_records,
+            max_bytes=max_bytes,
+            drain=drain,
+            deserialization_errors=self._config.deserialization_errors,
+            dead_letter_topic=self._config.dead_letter_topic,
+        )
+        totals: Any = await self._shell.process(self, settings, letter_producer, aside())
+        return cast("QueueTotals", totals)
 
     # ------------------------------------------------------------ the end
 

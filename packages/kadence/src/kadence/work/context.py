@@ -42,6 +42,11 @@ class Context:
         return any(task.is_lost for task in self._tasks)
 
     @property
+    def delivery_count(self) -> int | None:
+        """How often a queue has delivered the record, this time included; in a batch the most. None: it is no queue."""
+        return max((task.record.delivery_count or 0 for task in self._tasks), default=0) or None
+
+    @property
     def timed_out(self) -> bool:
         """Whether this attempt has taken longer than ``timeout``."""
         return any(task.timed_out for task in self._tasks)

@@ -289,14 +289,23 @@ class Desk:
                 error,
             )
             self._letter(task, letter)
+        elif is_undecided:
+            self._ends_after(task, attempts, error)
         else:
-            log.error(
-                "%s failed after %s; process() ends: %r",
-                place_of(record),
-                plural(attempts, "attempt"),
-                error,
-            )
-            self._end_with(task, error)
+            self._gives_up(task, attempts, error)
+
+    def _gives_up(self, task: Task, attempts: int, error: BaseException) -> None:
+        """All attempts failed, and there is no dead letter topic."""
+        self._ends_after(task, attempts, error)
+
+    def _ends_after(self, task: Task, attempts: int, error: BaseException) -> None:
+        log.error(
+            "%s failed after %s; process() ends: %r",
+            place_of(task.record),
+            plural(attempts, "attempt"),
+            error,
+        )
+        self._end_with(task, error)
 
     def _end_with(self, task: Task, error: BaseException) -> None:
         """End the processing with this error. The record is not done, and no other record begins."""

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.client.aside import Aside
 from kadence.clock import Clock, wait_seconds
@@ -24,6 +24,9 @@ from kadence.work.settings import Settings
 from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Step, Steps
 from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
+
+if TYPE_CHECKING:
+    from kadence.work.queue import Source
 
 __all__ = ["Insides", "process_on_loop", "process_on_threads"]
 
@@ -46,8 +49,11 @@ class Insides(Reading, Protocol):
         is_stopping: returns whether `stop` was called; called for each record.
         aside: makes calls that may block. reads_committed: whether isolation.level is read_committed.
         tracing: makes spans of attempts, if tracing is on.
+        queue: of a share consumer, its records and their outcomes; None: it is a consumer.
     """
 
+    @property
+    def queue(self) -> Source | None: ...
     @property
     def clock(self) -> Clock: ...
     @property
@@ -172,7 +178,16 @@ class _Work:
         self.children: Children | None = None
         self.desk: Desk
         self.processing: Processing
-        if settings.transactional_id is None:
+        if inside.queue is not None:
+            # Imported here: most programs have no queue.
+            from kadence.work.queue import QueueDesk, QueueProcessing
+
+            queue_desk = self.desk = QueueDesk(*shared, policy=inside.queue.policy)
+            self.processing = QueueProcessing(
+                settings, queue_desk, *self._around(consumer, inside), source=inside.queue
+            )
+            self.close = self._close_producer
+        elif settings.transactional_id is None:
             self.desk = Desk(*shared)
             self.processing = Processing(settings, self.desk, *self._around(consumer, inside))
             self.close = self._close_producer
@@ -435,6 +450,8 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
 def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
     """Carry out a step. Returns the consumer's result, which is an awaitable under asyncio."""
     if isinstance(step, Poll):
+        if inside.queue is not None:
+            return inside.queue.poll(step.ms, step.max_records)
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
     if isinstance(step, Commit):
         return inside.commit(step.offsets)

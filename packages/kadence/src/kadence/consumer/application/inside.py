@@ -36,6 +36,8 @@ class Inside:
         aside: where calls are made that may block.
     """
 
+    queue = None
+
     def __init__(
         self,
         core: Core,

@@ -16,7 +16,7 @@ are returned once the answer has come; other partitions continue.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kadence.clock import FOREVER, Clock, SystemClock, add_ms
 from kadence.config import ConsumerConfig
@@ -30,6 +30,9 @@ from kadence.errors.remedies import may_pass
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.config import ShareConsumerConfig
 
 __all__ = ["Chunks", "Decoding", "decoding_one", "refused", "said_of"]
 
@@ -268,7 +271,7 @@ def said_of(record: Record, field: str, error: Exception) -> str:
     return f"the {field} of {record.topic}-{record.partition} at offset {record.offset} is bad ({kind})"
 
 
-def decoding_one(config: ConsumerConfig) -> Callable[[Record], Record]:
+def decoding_one(config: ConsumerConfig | ShareConsumerConfig) -> Callable[[Record], Record]:
     """Deserialises single records, for one thread.
 
     It raises RecordDeserializationError: a deserialiser refused the record. SchemaRegistryError, ConfigError: it needs

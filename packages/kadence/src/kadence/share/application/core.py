@@ -122,7 +122,15 @@ class ShareCore(ClientCore):
         self.polls.send_said(Sending.ASYNC)
 
     def inside(self, run: Callable[[Waits[Any]], Any], producers: LetterProducers, aside: Aside) -> Insides:
-        raise NotImplementedError
+        # Most consumers do not need it.
+        from kadence.share.application.inside import ShareInside
+
+        # It has what a queue needs of an inside: no positions, and no commits of them.
+        return cast("Insides", ShareInside(self, run, producers, aside))
+
+    def wall_offset_ms(self) -> int:
+        """What makes ms since 1970 of the clock's time."""
+        return self._shared_state.wall_offset_ms()
 
     # ------------------------------------------------------------ the end
 

@@ -33,6 +33,7 @@ class ShareMetrics:
 
     def __init__(self, client_id: str, shared_state: ShareState, core: ShareCore) -> None:
         self._shared_state = shared_state
+        self._core = core
         self._table = Table(
             client_id,
             [
@@ -54,6 +55,8 @@ class ShareMetrics:
             yield fetches, [(FETCH, metric_rows.fetched(fetches))], {"topic": topic}
         for topic, polled in measures.poll_measures.topics.items():
             yield polled, [(FETCH, _taken(polled))], {"topic": topic}
+        if (work := self._core.work) is not None:
+            yield work, [(KADENCE, metric_rows.work(work))], {}
 
 
 def _client(shared_state: ShareState) -> Rows:
@@ -144,6 +147,8 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
 
 def catalogue() -> tuple[MetricName, ...]:
     """Every name that `ShareMetrics.read` can have, with its tags' values left empty."""
+    from kadence.work.meters import Meters
+
     shared_state = ShareState(lambda: None)
     return table.catalogue(
         (
@@ -154,5 +159,6 @@ def catalogue() -> tuple[MetricName, ...]:
             (FETCH, _taken(TopicPollMeasures(0, Tally(0))), ("topic",)),
             (NODE, one_node(NodeMeters()), ("node-id",)),
             (KADENCE, _own(shared_state, None), ()),
+            (KADENCE, metric_rows.work(Meters()), ()),
         )
     )

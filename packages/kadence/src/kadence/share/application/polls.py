@@ -39,6 +39,7 @@ class SharePolls:
 
     Attributes:
         begun: how many have begun. is_taking: whether one takes records just now.
+        is_working: whether `process` takes the records, and says what becomes of them.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class SharePolls:
         stalls: Stalls,
     ) -> None:
         self.begun = 0
-        self.is_taking = False
+        self.is_taking = self.is_working = False
         self._config = config
         self._shared_state = shared_state
         self._clock = clock
@@ -202,7 +203,8 @@ class SharePolls:
                 progress.enter_callback(self._clock.now_ms())
             chunks = self._buffer.take(limit, decodes=decodes)
             self._given = chunks
-            self._holding.give(chunks)
+            if not self.is_working:
+                self._holding.give(chunks)
         finally:
             self.is_taking = False
             if calls:

@@ -31,7 +31,11 @@ class ShareEventProcessor(EventProcessor):
         self._member = member
         self._metadata = metadata
         self._requests = requests
-        self._steps |= {m.Subscribe: self._subscribe, Acknowledge: requests.acknowledge}
+        self._steps |= {
+            m.Subscribe: self._subscribe,
+            m.TopicMetadata: self._topic_metadata,
+            Acknowledge: requests.acknowledge,
+        }
 
     @property
     def _is_member(self) -> bool:
@@ -59,3 +63,7 @@ class ShareEventProcessor(EventProcessor):
         self._member.topics = topics
         self._member.subscription_changed(now)
         self._answer(call)
+
+    def _topic_metadata(self, now: int, call: m.TopicMetadata) -> None:
+        del now
+        self._metadata.ask(call)

@@ -1,0 +1,265 @@
+"""The loop of `process` over a queue, step by step: outcomes, locks, timeouts, and how much it reads ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kadence import ConfigError, Record, RecordDeserializationError, Retry, TopicPartition
+from kadence.errors import WakeupError
+from kadence.work.context import Context
+from kadence.work.queue import QueueDesk, QueueProcessing, queue_settings
+from kadence.work.scheduler import Task
+from kadence.work.steps import Commit, Idle, Poll
+from kadence_testing import FakeClock
+
+JOBS = TopicPartition("jobs", 0)
+ACCEPT, RELEASE, REJECT = 1, 2, 3
+
+
+class Fetch:
+    """What an answer acquired, until its locks end."""
+
+    def __init__(self) -> None:
+        self.locked = True
+
+    def is_locked(self, now: int) -> bool:
+        return self.locked
+
+
+class World:
+    """The loop, whose steps are carried out by hand, and a worker."""
+
+    stopping = False
+
+    def __init__(self, policy: str = "raise", **more: Any) -> None:
+        given = {
+            "workers": 2,
+            "executor": None,
+            "retry": None,
+            "dead_letter": None,
+            "timeout": None,
+            "batch": None,
+            "halve": False,
+            "batch_format": "records",
+            "max_records": 100,
+            "max_bytes": 1 << 20,
+            "drain": 5.0,
+        }
+        settings = queue_settings(lambda record: None, **{**given, **more})
+        self.clock = FakeClock()
+        nothing: Any = None
+        self.policy = policy
+        self.changes = 0
+        self.desk = QueueDesk(
+            settings,
+            self.clock,
+            self.clock.now_ms,
+            "q",
+            lambda: nothing,
+            self.changed,
+            nothing,
+            nothing,
+            policy=policy,
+        )
+        self.settled: list[tuple[Any, int, int]] = []
+        around: Any = self
+        self.processing = QueueProcessing(
+            settings,
+            self.desk,
+            around,
+            around,
+            around,
+            self.clock,
+            lambda: None,
+            self.look,
+            True,
+            5_000,
+            source=around,
+        )
+        self.steps = self.processing.run()
+        self.step: Any = next(self.steps)
+
+    def changed(self) -> None:
+        self.changes += 1
+
+    def look(self, now: int, *, at_once: bool = False) -> bool:
+        return False
+
+    # -- the source
+
+    def poll(self, ms: int, most: int) -> Any:
+        raise AssertionError("the test answers polls")
+
+    def settle(self, outcomes: Any) -> None:
+        self.settled += [(fetch, *each) for fetch, said in outcomes.items() for each in said]
+
+    # -- the test
+
+    def give(self, fetch: Fetch | None = None, offsets: Sequence[int] = ()) -> None:
+        """The poll brings these records."""
+        assert isinstance(self.step, Poll)
+        records: list[Record[Any, Any]] = [
+            Record("jobs", 0, offset, value=b"x", delivery_count=2) for offset in offsets
+        ]
+        self.clock.advance(20)
+        self.step = self.steps.send([(fetch, JOBS, records)] if fetch is not None else [])
+
+    def take(self, most: int = 10) -> list[Task]:
+        with self.desk.lock:
+            return self.desk.take(most)
+
+    def done(self, *tasks: Task) -> None:
+        with self.desk.lock:
+            self.desk.finish(tasks)
+
+    def said(self) -> list[tuple[int, int]]:
+        """Offsets and outcomes since this was asked last."""
+        self.give()
+        settled, self.settled = self.settled, []
+        return [(offset, kind) for _, offset, kind in settled]
+
+    def end(self) -> Exception | None:
+        """Let it end, with all that it waits for."""
+        self.stopping = True
+        try:
+            while True:
+                if isinstance(self.step, Idle):
+                    self.clock.advance(max(self.step.until - self.clock.now_ms(), 1))
+                self.step = self.steps.send([] if isinstance(self.step, Poll) else None)
+        except StopIteration:
+            return None
+        except Exception as error:  # noqa: BLE001 - looked at by the test
+            return error
+
+
+def test_what_is_done_is_accepted_together_and_what_failed_for_good_rejected() -> None:
+    world = World()
+    world.give(Fetch(), range(4))
+    first, second, third, fourth = world.take()
+    world.done(first, third)
+    world.desk.fails([second], ValueError("no"))
+    assert world.said() == [(0, ACCEPT), (2, ACCEPT), (1, REJECT)]
+    assert (world.desk.done, world.desk.rejected, world.desk.failed) == (3, 1, 1)
+    world.done(fourth)
+    assert world.said() == [(3, ACCEPT)]
+    assert world.end() is None
+
+
+def test_an_attempt_that_failed_is_repeated_and_says_nothing_meanwhile() -> None:
+    world = World(retry=Retry(attempts=2, backoff=1.0, jitter=0))
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    world.desk.fails([task], ValueError("no"))
+    assert world.said() == []
+    assert world.take() == []
+    world.clock.advance(1_000)
+    [again] = world.take()
+    context = Context([again])
+    assert (context.attempt, context.delivery_count) == (2, 2)
+    world.done(again)
+    assert world.said() == [(0, ACCEPT)]
+    world.end()
+
+
+@pytest.mark.parametrize(("policy", "kind"), [("release", RELEASE), ("reject", REJECT)])
+def test_a_record_that_cannot_be_decoded_follows_the_policy(policy: str, kind: int) -> None:
+    world = World(policy)
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    world.desk.fails([task], bad(task))
+    assert world.said() == [(0, kind)]
+    assert world.end() is None
+
+
+def bad(task: Task) -> RecordDeserializationError:
+    return RecordDeserializationError("bad", partition=JOBS, offset=0, field="value", record=task.record)
+
+
+def test_with_raise_a_record_that_cannot_be_decoded_ends_it_and_is_released() -> None:
+    world = World("raise")
+    world.give(Fetch(), [0, 1])
+    first, _ = world.take(1) + world.take(1)
+    world.desk.fails([first], bad(first))
+    error = world.end()
+    assert isinstance(error, RecordDeserializationError)
+    assert [(offset, kind) for _, offset, kind in world.settled] == [(0, RELEASE), (1, RELEASE)]
+
+
+def test_records_whose_lock_is_gone_are_forgotten_and_their_handlers_count_for_nothing() -> None:
+    world = World()
+    fetch, other = Fetch(), Fetch()
+    world.give(fetch, [0, 1])
+    world.give(other, [7])
+    [running] = world.take(1)
+    context = Context([running])
+    fetch.locked = False
+    assert world.said() == []
+    assert context.lost
+    world.done(running)
+    [left] = world.take()
+    assert left.record.offset == 7
+    world.done(left)
+    assert world.said() == [(7, ACCEPT)]
+    assert world.desk.scheduler.total == 0
+    world.end()
+
+
+def test_a_thread_that_takes_longer_than_timeout_gives_its_record_back() -> None:
+    world = World(timeout=1.0)
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    context = Context([task])
+    world.clock.advance(1_000)
+    world.give()
+    assert world.said() == [(0, RELEASE)]
+    assert context.timed_out
+    assert context.lost
+    world.done(task)
+    assert world.said() == []
+    assert world.desk.scheduler.total == 0
+    world.end()
+
+
+def test_at_the_end_running_handlers_are_waited_for_and_the_rest_is_released() -> None:
+    world = World()
+    world.give(Fetch(), range(3))
+    running, stuck = world.take(2)
+    world.stopping = True
+    world.step = world.steps.send([])
+    assert isinstance(world.step, Idle)
+    world.done(running)
+    world.clock.advance(5_000)
+    world.step = world.steps.send(None)
+    assert isinstance(world.step, Commit)
+    assert sorted(each[1:] for each in world.settled) == [(0, ACCEPT), (1, RELEASE), (2, RELEASE)]
+    # A wakeup ends the processing, but not the commit.
+    world.step = world.steps.throw(WakeupError("wakeup() was called"))
+    assert isinstance(world.step, Commit)
+    with pytest.raises(WakeupError):
+        world.steps.send(None)
+    world.done(stuck)
+    assert world.desk.scheduler.outcomes == {}
+
+
+def test_it_reads_ahead_what_the_workers_hold_twice_and_more_when_they_are_quick() -> None:
+    world = World()
+    assert world.step.max_records == 4
+    world.give(Fetch(), range(4))
+    assert world.step.max_records == 0
+    changes = world.changes
+    world.done(*world.take())
+    assert world.changes > changes
+    for start in range(4, 400, 4):
+        world.give(Fetch(), range(start, start + 4))
+        world.done(*world.take())
+    # Four in 20 ms: a hundred in the half second that is read ahead.
+    assert 80 <= world.step.max_records <= 100
+    world.end()
+
+
+def test_a_retry_topic_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not for a queue"):
+        World(retry=Retry(topic="again"))
