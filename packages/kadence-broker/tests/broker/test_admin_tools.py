@@ -30,6 +30,10 @@ from kadence.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeL
 from kadence.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from kadence.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kadence.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence_broker import Broker
 
@@ -172,3 +176,9 @@ def test_librdkafkas_admin_uses_them(broker: Broker) -> None:
     admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
     asked = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, "t")
     assert admin.describe_configs([asked])[asked].result(PATIENCE)["retention.ms"].value == "60000"
+
+
+def test_no_partition_is_ever_being_moved(wire: Wire) -> None:
+    for topics in (None, [], [ListPartitionReassignmentsTopics("no-such-topic", [0])]):
+        told = wire.call(ListPartitionReassignmentsRequest(topics=topics))
+        assert (told.error_code, told.error_message, told.topics) == (codes.NONE, None, [])
