@@ -51,7 +51,7 @@ __all__ = [
     "text_of",
 ]
 
-ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig"]
+ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig", "ShareConsumerConfig"]
 
 _CLIENTS: Final = get_args(ClientConfig)
 

@@ -22,6 +22,7 @@ from kadence_cli.common import (
     say,
     text_of,
 )
+from kadence_cli.consume_share import check_share, run_share
 from kadence_cli.export import deserializer, write_table
 from kadence_cli.files import LINES, TABLES, form_of, whole_file
 from kadence_cli.glance import Glance
@@ -40,9 +41,12 @@ _DESCRIPTION = f"""\
 Read records and print each as one line. Without --group it reads all
 partitions from --from on. With --group it is a member of the group: it shares
 the partitions with other members, begins at the committed offsets (at --from
-if there are none) and commits the records that it has printed.
+if there are none) and commits the records that it has printed. With --share it
+is a member of a share group, a queue: it accepts each record after its line is
+written, and gives back the others when it ends.
 Formats of a line:
-  records  an object: topic, partition, offset, timestamp, key, value, headers.
+  records  an object: topic, partition, offset, timestamp, key, value, headers;
+           from a queue also delivery_count.
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same; a value that is JSON is shown as JSON
@@ -71,6 +75,7 @@ _EXAMPLES = """\
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
   kadence consume flights --group report --stats 5 > flights.jsonl
+  kadence consume jobs --share workers -n 10   ten records of a queue
   kadence consume flights --from -1h -o hour.parquet
   kadence consume orders --value avro          with $KADENCE_SCHEMA_REGISTRY"""
 
@@ -82,6 +87,7 @@ def add(commands: Any) -> None:
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
+    parser.add_argument("--share", metavar="GROUP", help="read as a member of this share group (a queue)")
     parser.add_argument(
         "--from",
         dest="start",
@@ -154,6 +160,8 @@ def run(arguments: argparse.Namespace) -> int:
     from kadence.config import ConsumerConfig
 
     form = _check(arguments)
+    if arguments.share:
+        return run_share(arguments, _line_of(arguments), _json_values(arguments))
     if arguments.output is not None and arguments.timeout is None:
         # A file is written completely or not at all, so it needs an end.
         arguments.timeout = _PATIENCE_S
@@ -170,7 +178,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.value and form in TABLES:
         config["value.deserializer"] = deserializer(arguments, config, form)
     elif arguments.value:
-        config["value.deserializer"] = JsonText(arguments.value, registry_of(arguments, config))
+        config["value.deserializer"] = _json_values(arguments)(config)
     # Errors in the settings are reported before those of the network.
     ConsumerConfig.parse(config)
     with reached(admin_settings(config), arguments) as admin:
@@ -186,9 +194,18 @@ def run(arguments: argparse.Namespace) -> int:
     return losses.status
 
 
+def _json_values(arguments: argparse.Namespace) -> Callable[[dict[str, Any]], Any]:
+    """Makes the deserialiser of values that have a schema, of the settings; None without --value."""
+    return lambda config: (
+        JsonText(arguments.value, registry_of(arguments, config)) if arguments.value else None
+    )
+
+
 def _check(arguments: argparse.Namespace) -> str:
     """The output format: `LINES`, or one of `TABLES`."""
     form = LINES
+    if arguments.share:
+        check_share(arguments)
     if arguments.output is not None:
         if arguments.group:
             raise UsageError("-o reads without a group; give --from and --to")
@@ -273,12 +290,7 @@ def _print_all(
     Args:
         losses: notes records that are deleted meanwhile, and an end that is not reached. None: these are errors.
     """
-    write = out.write
-    form = arguments.format or "records"
-    line_of = _LINES["json" if arguments.value and form == "records" else form]
-    is_shown = arguments.output is None and sys.stdout.isatty()
-    if form == "values" and is_shown and not arguments.raw:
-        line_of = _printable_value
+    write, line_of = out.write, _line_of(arguments)
     wait = 0.5 if arguments.timeout is None else min(0.5, arguments.timeout)
     count = 0
     idle = 0.0
@@ -340,6 +352,14 @@ def _is_at_end(consumer: Consumer, plan: _Plan) -> bool:
     )
 
 
+def _line_of(arguments: argparse.Namespace) -> Callable[[Record], bytes]:
+    form = arguments.format or "records"
+    is_shown = arguments.output is None and sys.stdout.isatty()
+    if form == "values" and is_shown and not arguments.raw:
+        return _printable_value
+    return _LINES["json" if arguments.value and form == "records" else form]
+
+
 def _value(record: Record) -> bytes:
     return (record.value or b"") + b"\n"
 
@@ -380,6 +400,8 @@ def _object(record: Record, value: str) -> bytes:
         "timestamp": record.timestamp,
         "key": text_of(record.key),
     }
+    if record.delivery_count is not None:
+        place["delivery_count"] = record.delivery_count
     end = "}"
     if record.headers:
         headers = json_text([[name, text_of(data)] for name, data in record.headers])

@@ -41,9 +41,10 @@ _EXAMPLES = """\
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
-A share group has a start offset in place of a committed one: its oldest record
-that is not done. Its lag counts what is not done from there on, with the
-records that members hold; it has none before its first record is done."""
+A share group has a start offset in place of a committed one: its oldest
+record that is not done is there or above (brokers store it as it was before
+the last change). Its lag counts what is not done, with the records that
+members hold; it has none before its first record is done."""
 
 _RESET = f"""
 

@@ -326,6 +326,7 @@ _KNOWN = {
     "timestamp",
     "timestamp_type",
     "leader_epoch",
+    "delivery_count",
     "key",
     "value",
     "headers",

@@ -38,7 +38,12 @@ _HANGING = (
 SHAPES: dict[str, Shape] = {
     "broker": of("the broker, once it is ready", "bootstrap_servers", always=True),
     "produce --offsets": of("a record", "topic partition offset timestamp", always=True),
-    "consume": of("a record", "topic partition offset timestamp key value", sometimes="headers", always=True),
+    "consume": of(
+        "a record",
+        "topic partition offset timestamp key value",
+        sometimes="headers delivery_count",
+        always=True,
+    ),
     "topics list": of("a topic", "topic partitions internal"),
     "topics describe": of(
         "a partition", "topic partition leader replicas in_sync first_offset last_stable next_offset"

@@ -163,6 +163,46 @@ def test_why_a_queue_stands_still(
     assert (found["reason"], found["held"]) == ("no-members", 6)
 
 
+@pytest.mark.usefixtures("admin")
+def test_records_of_a_queue_are_printed_and_accepted(kadence: Run) -> None:
+    kadence(*EARLIEST)
+    ran = kadence("consume", "jobs", "--share", "work", "-n", "4")
+    assert (ran.status, ran.err.splitlines()[-1]) == (0, "4 records")
+    assert [row["offset"] for row in ran.rows] == [0, 1, 2, 3]
+    assert {row["delivery_count"] for row in ran.rows} == {1}
+    (first, *_) = kadence("groups", "lag", "work").rows
+    assert (first["start"], first["lag"]) == (0, 5), "the printed ones are accepted, and no others"
+    rest = kadence("consume", "jobs", "--share", "work", "--format", "values", "--timeout", "2")
+    assert rest.out.splitlines() == ["4", "5", "6", "7", "8"]
+    assert kadence("produce", "copy", stdin=ran.out.encode()).err == "4 records delivered to copy\n"
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_queue_under_latest_says_that_it_has_no_place(kadence: Run) -> None:
+    ran = kadence("consume", "jobs", "--share", "work", "--timeout", "0.1")
+    assert ran.err.startswith(
+        "group 'work' has no place in jobs yet, and share.auto.offset.reset is latest: "
+    )
+    assert ran.err.endswith("0 records\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-g other", "--group and --share are two kinds of groups"),
+        ("--from -10", "--from does not work with --share: the group has its place"),
+        ("--to latest", "--to does not work with --share: a queue has no order"),
+        ("-e", "--exit-at-end does not work with --share: a queue has no order"),
+        ("-o out.jsonl", "-o reads without a group"),
+        ("--stats 1", "--stats does not work with --share"),
+    ],
+)
+def test_options_that_a_queue_cannot_have(kadence: Run, options: str, said: str) -> None:
+    ran = kadence("consume", "jobs", "--share", "work", *options.split())
+    assert (ran.status, said in ran.err) == (2, True), ran.err
+    assert kadence("consume", "jobs:0", "--share", "work").err.endswith("name the topic alone\n")
+
+
 def test_why_share_consumers_cannot_join(
     kadence: Run, admin: Admin, why: Callable[[ShareMember | None], dict[str, Any]]
 ) -> None:

@@ -95,7 +95,7 @@ def test_lag_is_what_is_not_done() -> None:
 
 
 def test_no_record_is_done() -> None:
-    watch = seen(lambda _: {0: (7, 2), 1: (8, 0)}, member("a", 0, 1), member("b", 0, 1))
+    watch = seen(lambda _: {0: (9, 0), 1: (8, 0)}, member("a", 0, 1), member("b", 0, 1))
     evidence = Evidence(records={tp(1): SeenRecord(8, 14, b"k\x1b[31m", NOW - 65_000)})
     (found,) = reasons(watch, evidence)
     assert (found.reason, found.harm) == ("nothing-done", Harm.STOPS)
@@ -112,6 +112,19 @@ def test_no_record_is_done() -> None:
     assert unseen.startswith(
         "who holds the records, and how often they were delivered, cannot be seen from outside"
     )
+
+
+def test_a_start_offset_is_that_before_the_last_change() -> None:
+    """Seen on Kafka 4.4.0: after all of ten records were accepted by two requests, it is that before the second."""
+    (found,) = reasons(seen(lambda _: {0: (7, 3)}, member("a", 0), end=15))
+    assert found.reason == "nothing-done"
+    assert "jobs:0: the oldest that is not done is at one of the offsets 7 to 10" in found.evidence
+    once = reasons(seen(lambda second: {0: (7, 3 if second < 6 else 5)}, member("a", 0), end=15))
+    assert [each.reason for each in once] == ["behind"], (
+        "the record at 7 may have been done by the last change"
+    )
+    twice = reasons(seen(lambda second: {0: (7, 3 + second // 5)}, member("a", 0), end=15))
+    assert [each.reason for each in twice] == ["open-record", "behind"]
 
 
 def test_one_member_may_hold_all_that_can_be_held() -> None:
@@ -151,7 +164,7 @@ def test_a_full_window_gives_out_nothing_new() -> None:
     evidence = Evidence(settings=settings(share_partition_max_record_locks="150"))
     (found,) = reasons(seen(lambda _: {0: (7, 149)}, member("a", 0)), evidence)
     assert (found.reason, found.harm) == ("window-full", Harm.STOPS)
-    assert found.says == "jobs:0 gives out nothing new: 149 records above offset 7 are done, it is not"
+    assert found.says == "jobs:0 gives out nothing new: 149 records from offset 7 on are done, not all"
     (almost, *_) = reasons(seen(lambda _: {0: (7, 148)}, member("a", 0)), evidence)
     assert almost.reason == "nothing-done"
 

@@ -81,7 +81,8 @@ def parsed(resolved: ResolvedSchema, known: Collection[str] = EXACT, *, is_write
         known: the logical types that are wanted.
         is_writer: whether data was written with it: its defaults play no part then.
 
-    Raises: ConfigError: it is not an Avro schema. MissingDependencyError: fastavro is not installed.
+    Raises:
+        ConfigError: it is not an Avro schema. MissingDependencyError: fastavro is not installed.
     """
     fastavro = library()
     try:

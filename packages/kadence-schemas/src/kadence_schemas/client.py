@@ -183,7 +183,8 @@ class SchemaRegistryClient:
     def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
         """The version of a subject that a schema is; one request for each.
 
-        Raises: SchemaNotFoundError: it is not a version of it. ConfigError: it is not a `Schema`.
+        Raises:
+            SchemaNotFoundError: it is not a version of it. ConfigError: it is not a `Schema`.
         """
         return self._looked_up.one((subject, _checked(schema), normalize), self._look_up)
 

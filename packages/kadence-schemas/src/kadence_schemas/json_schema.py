@@ -200,7 +200,11 @@ def _parsed(text: str) -> Any:
 
 
 def _check_of(resolved: ResolvedSchema, *, validate: bool) -> Check:
-    """The check of values against a schema. Raises: ConfigError: it is not a JSON Schema."""
+    """The check of values against a schema.
+
+    Raises:
+        ConfigError: it is not a JSON Schema.
+    """
     schema = _parsed(resolved.text)
     if not validate:
         return _nothing

@@ -54,7 +54,8 @@ class Frames(Generic[T]):
     def of(self, topic: str, headers: Iterable[tuple[str, bytes | None]], data: bytes) -> tuple[T, int]:
         """The reader of the data, and where the data begins.
 
-        Raises: SerializationError: no schema is named. Or the exception of ``make``.
+        Raises:
+            SerializationError: no schema is named. Or the exception of ``make``.
         """
         header = announced(headers, self.header) if headers else None
         head = data[: self._shortest]

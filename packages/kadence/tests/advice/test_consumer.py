@@ -24,7 +24,6 @@ from kadence.errors import (
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
     RecordDeserializationError,
-    UnknownTopicOrPartitionError,
 )
 
 PARTITION = TopicPartition("t", 0)
@@ -208,12 +207,6 @@ CONSUMER = {
         OffsetOutOfRangeError,
         "assign a range that it has, or seek()",
         (then(assigned({PARTITION: (1, 3)}), lambda c: [r.value for r in c.poll(10)] == [b"1", b"2"]),),
-    ),
-    "a partition that does not exist": Row(
-        lambda c: c.end_offsets([TopicPartition("none", 0)]),
-        UnknownTopicOrPartitionError,
-        "create it (kadence topics create none) or correct its name",
-        (lambda c: c.end_offsets([PARTITION]),),
     ),
     "a bad record": Row(
         then(assigned([TopicPartition("bad", 0)]), lambda c: (c.poll(10), c.poll(10))),

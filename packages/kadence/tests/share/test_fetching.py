@@ -196,3 +196,42 @@ def test_polls_that_do_not_wait_get_records_too(world: Requests) -> None:
     world.answer_fetch(request)
     world.hand.advance(1_000)
     assert world.sent() == [], "nobody polls any more"
+
+
+def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:
+    world.waits()
+    first = world.fetch()
+    assert first.repeat is None, "it names partitions"
+    world.hand.advance(500)
+    world.answer_fetch(first)
+    request = world.fetch()
+    assert request.repeat is not None
+    assert request.repeat.allowed
+    sent_at = world.now + 1_500
+    assert request.repeat.told(sent_at, 3, sent_at, ())
+    world.hand.now = sent_at
+    world.bring(request, (0, 4, 1))
+    assert world.take().lock_ends == sent_at + LOCK_MS, "counted from the last of them"
+    world.waits()
+    assert world.fetch().message.share_session_epoch == 5
+
+
+def test_an_idle_fetch_is_not_repeated_once_nobody_waits_or_something_is_to_be_said(world: Requests) -> None:
+    world.waits()
+    world.hand.advance(500)
+    world.answer_fetch(world.fetch())
+    request = world.fetch()
+    assert request.repeat is not None
+    world.state.unwant(world.now, found=False)
+    assert not request.repeat.allowed
+    world.waits()
+    assert request.repeat.allowed
+    world.manager.assigned(world.now, {})
+    world.hand.turn()
+    assert not request.repeat.allowed
+
+
+def test_where_records_are_held_no_fetch_is_left_to_be_repeated(world: Requests) -> None:
+    world.acquired((0, 4, 1))
+    world.waits()
+    assert world.fetch().repeat is None

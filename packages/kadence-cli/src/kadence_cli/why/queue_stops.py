@@ -17,7 +17,7 @@ from kadence_cli.figures import duration
 from kadence_cli.names import ranges, spelled
 from kadence_cli.why.finding import NAMED, Finding, Harm, names_of, one_of, stood, waiting
 from kadence_cli.why.holds import consume, record_details, shown, stalled_at
-from kadence_cli.why.looks import Evidence, PartitionLook
+from kadence_cli.why.looks import Evidence, PartitionLook, SeenRecord
 from kadence_cli.why.watching import Watch, named
 
 __all__ = ["no_place", "nothing_done", "open_records", "reads_committed", "unassigned"]
@@ -152,6 +152,15 @@ def _is_full(watch: Watch, evidence: Evidence, tp: TopicPartition) -> bool:
     return watch.partitions[tp].above + 1 >= _window(evidence)
 
 
+def _oldest(watch: Watch, tp: TopicPartition, seen: SeenRecord | None, now_ms: int) -> str:
+    """Where the oldest record is that is not done. A start offset is stored as it was before the last change."""
+    look = watch.partitions[tp]
+    offset = look.committed or 0
+    if look.above:
+        return f"{spelled(tp)}: the oldest that is not done is at one of the offsets {offset} to {offset + look.above}"
+    return f"{spelled(tp)} starts at offset {offset}" + (f": {shown(seen, now_ms)}" if seen else "")
+
+
 def _longer(watch: Watch, evidence: Evidence) -> tuple[str, ...]:
     """Advice to look for longer than a record is held without harm."""
     lock_ms = _lock_ms(evidence)
@@ -191,7 +200,7 @@ def _nothing(
         (
             f"{_have(members, still)}; {waiting(held)}",
             *_stalls(evidence, members),
-            f"{spelled(tp)} starts at offset {offset}" + (f": {shown(seen, now_ms)}" if seen else ""),
+            _oldest(watch, tp, seen, now_ms),
             causes,
             *_longer(watch, evidence),
             _patience(evidence),
@@ -211,14 +220,15 @@ def open_records(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Find
     for tp, offset in watch.held_by_records.items():
         look = watch.partitions[tp]
         is_full = _is_full(watch, evidence, tp)
-        if not look.above or tp in evidence.read_up or not (is_full or watch.works_off(tp)):
+        is_passed_over = watch.works_off(tp) and watch.was_passed_over(tp)
+        if not look.above or tp in evidence.read_up or not (is_full or is_passed_over):
             continue
         seen = evidence.records.get(tp)
         long = watch.has_always_stood(tp) or watch.stands_for(tp) > _lock_ms(evidence)
         yield Finding(
             "window-full" if is_full else "open-record",
             Harm.STOPS if is_full else Harm.SLOWS if long else Harm.PASSES,
-            f"{spelled(tp)} gives out nothing new: {look.above:,} records above offset {offset} are done, it is not"
+            f"{spelled(tp)} gives out nothing new: {look.above:,} records from offset {offset} on are done, not all"
             if is_full
             else f"the record of {spelled(tp)} at offset {offset} is not done, and {look.above:,} above it are",
             (

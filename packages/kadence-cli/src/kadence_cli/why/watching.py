@@ -61,6 +61,8 @@ class Watch:
         self._met: deque[tuple[int, bool]] = deque()
         self._rebalances: deque[int] = deque()
         self._stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
+        self._changes: dict[TopicPartition, int] = {}
+        self._last: dict[TopicPartition, int | None] = {}
         self._stable: dict[TopicPartition, tuple[int, int | None]] = {}
         self._uncommitted: dict[TopicPartition, tuple[int, int]] = {}
         self._unsettled_since: int | None = None
@@ -105,14 +107,18 @@ class Watch:
     def _look_at_partitions(self, look: Look, now: int) -> None:
         stands: dict[TopicPartition, tuple[int, PartitionLook]] = {}
         stable: dict[TopicPartition, tuple[int, int | None]] = {}
+        changes: dict[TopicPartition, int] = {}
         for tp, each in look.partitions.items():
             since = self._stands.get(tp)
             # Without lag an offset need not move: count from the arrival of a record.
             is_same = since is not None and since[1].committed == each.committed and bool(since[1].lag)
             stands[tp] = since if since is not None and is_same else (now, each)
+            was = self._last.get(tp)
+            changes[tp] = 0 if was is None or not is_same else self._changes.get(tp, 0) + (was != each.done)
             kept = self._stable.get(tp)
             stable[tp] = kept if kept is not None and kept[1] == each.stable else (now, each.stable)
-        self._stands, self._stable = stands, stable
+        self._stands, self._stable, self._changes = stands, stable, changes
+        self._last = {tp: each.done for tp, each in look.partitions.items()}
         self._uncommitted = {
             tp: self._uncommitted.get(tp, (now, each.end))
             for tp, each in look.partitions.items()
@@ -261,6 +267,14 @@ class Watch:
         """Whether it has not moved since the first look, and for an unknown time before."""
         return self._stands[tp][0] == self._began
 
+    def was_passed_over(self, tp: TopicPartition) -> bool:
+        """Whether records of a share group were done twice while its start offset stood.
+
+        Brokers store the start offset as it was before a change: after the second one it is known that the first one
+        did not end the record there.
+        """
+        return self._changes.get(tp, 0) >= 2
+
     def has_no_place(self, tp: TopicPartition) -> bool:
         """Whether a share group has had no start offset there all the time, although the partition has records."""
         since = self._uncommitted.get(tp)
@@ -274,12 +288,7 @@ class Watch:
     def held_at(self, tp: TopicPartition) -> int | None:
         """The last stable offset, if it holds up the committed one."""
         each = self._partitions[tp]
-        if (
-            each.stable is None
-            or each.end is None
-            or each.stable >= each.end
-            or each.committed != each.stable
-        ):
+        if each.stable is None or each.end is None or each.stable >= each.end or each.done != each.stable:
             return None
         is_old = self._has_lasted(self._stands[tp][0]) and self._has_lasted(self._stable[tp][0])
         return each.stable if is_old else None

@@ -179,7 +179,7 @@ static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length)
         return 1;
     }
     again->is_allowed = 0;
-    if (result == KD_NOT_NOW) {
+    if (result == KD_NOT_NOW || result == KD_NATIVE_SENT) {
         kd_count(frame + KD_CORRELATION_AT, -1);
         kd_count(frame + again->epoch_at, -1);
     } else {

@@ -53,9 +53,10 @@ class ShareGroupOffset:
     """The place of a share group in a partition.
 
     Attributes:
-        start_offset: of the oldest record that is neither accepted nor archived. None: nothing has been written yet, so
-            the group has no place there, even if members hold records. It begins by ``share.auto.offset.reset`` at the
-            next fetch, and again at each one after a restart until the first record is accepted.
+        start_offset: the oldest record that is neither accepted nor archived lies there or above. Brokers store it with
+            each change, as it was before that change. None: nothing has been stored yet, so the group has no place
+            there, even if members hold records. It begins by ``share.auto.offset.reset`` at the next fetch, and again
+            after each restart, until a first record is acknowledged.
         lag: records from there to the end that are not done, with those that members hold. None: not known, as it is
             without a start offset, and before Kafka 4.2. leader_epoch: None if the broker does not say.
     """

@@ -201,7 +201,10 @@ class BrokerConnection:
         """The bytes of `repeating`."""
         sent = self._in_flight[0]
         assert sent.frame is not None
-        return again(sent.frame, sent.message, sent.version, sent.correlation_id, self._client_id)
+        assert sent.request is not None
+        assert sent.request.repeat is not None
+        empty = sent.request.repeat.empty
+        return again(sent.frame, sent.message, sent.version, sent.correlation_id, self._client_id, empty)
 
     def follows(self) -> bool:
         """True if the answers to `repeating` may have records: those that name topics by id."""

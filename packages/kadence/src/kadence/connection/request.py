@@ -199,9 +199,10 @@ class Repeat:
 
     Attributes:
         follow: permission for answers with records, too; None: they come to the sender.
+        empty: the answer that says there is nothing, for a ShareFetch; None: the request itself says what that is.
     """
 
-    __slots__ = ("_is_withdrawn", "_may", "follow", "told")
+    __slots__ = ("_is_withdrawn", "_may", "empty", "follow", "told")
 
     def __init__(
         self, may: Callable[[], bool], told: Callable[[int, int, int, Sequence[Arrival]], bool]
@@ -210,6 +211,7 @@ class Repeat:
         self._is_withdrawn = False
         self.told = told
         self.follow: Follow | None = None
+        self.empty: Any = None
 
     @property
     def allowed(self) -> bool:

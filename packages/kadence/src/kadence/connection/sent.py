@@ -177,12 +177,15 @@ class Again(NamedTuple):
 
 
 def again(
-    frame: memoryview, message: FetchRequest, version: int, correlation_id: int, client_id: str
+    frame: memoryview, message: Any, version: int, correlation_id: int, client_id: str, empty: Any = None
 ) -> Again:
     """Make the `Again` of this frame.
 
-    Versions 7 to `LAST_KNOWN_LAYOUT`: those before know no sessions.
+    Versions 7 to `LAST_KNOWN_LAYOUT` of Fetch: those before know no sessions. Or a ShareFetch that names nothing, and
+    the answer to it that is ``empty``.
     """
+    if empty is not None:
+        return _share_again(frame, message, version, correlation_id, client_id, empty)
     flexible = answer_header_version(FetchRequest, version)
     epoch_at = LENGTH_BYTES + _HEADER_BYTES + len(client_id.encode()) + flexible
     epoch_at += _EPOCH_AT if version >= 15 else _EPOCH_AT + 4
@@ -195,8 +198,24 @@ def again(
     )
 
 
-def can_go_again(message: FetchRequest, version: int) -> bool:
+def _share_again(
+    frame: memoryview, message: Any, version: int, correlation_id: int, client_id: str, empty: Any
+) -> Again:
+    w = Writer()
+    w.compact_nullable_string(message.group_id)
+    w.compact_nullable_string(message.member_id)
+    epoch_at = LENGTH_BYTES + _HEADER_BYTES + len(client_id.encode()) + 1 + len(w.getvalue())
+    w = Writer()
+    w.put(correlation_id.to_bytes(4) + bytes(1))
+    empty.write(w, version)
+    answer = w.getvalue()
+    return Again(bytes(frame), epoch_at, len(answer).to_bytes(LENGTH_BYTES) + answer)
+
+
+def can_go_again(message: Any, version: int) -> bool:
     """True if it can be sent again: it names no partition, or those can be left out."""
+    if not isinstance(message, FetchRequest):
+        return not (message.topics or message.forgotten_topics_data)
     if version > LAST_KNOWN_LAYOUT:
         return False
     return version >= FIRST_WITH_IDS or not (message.topics or message.forgotten_topics_data)

@@ -35,7 +35,9 @@ FAREWELL_MS: Final = 2_000
 class Progress:
     """Records when the application last polled.
 
-    ``_since``: since when (ms) nothing was polled; None while the application waits in poll(). Attributes:
+    ``_since``: since when (ms) nothing was polled; None while the application waits in poll().
+
+    Attributes:
         by_turns: waiting in poll() counts only as long as `turned` is called: under asyncio a blocked loop makes no
             progress, though a task waits in poll().
     """

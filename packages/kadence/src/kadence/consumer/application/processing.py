@@ -1,11 +1,11 @@
 """How long an application works between two polls: the size of the next poll, and reports of stalls. Application side.
 
 `Pace` (A5, max.poll.records=auto) says how many records one poll returns, by their cost. One round is what the
-application does between a poll that returned records and the next poll. No round may take
-longer than the *bound*, a set share of max.poll.interval.ms. A round is sized to take the *aim*, a hundredth of the
-bound. So a round stays inside the bound even when records become a hundred times as expensive after its size was
-chosen. It also does when only the last records of a round are expensive, so that the mean, by which the next round is
-sized, hides most of the cost. A tenth of the aim would already make the cost of polling negligible.
+application does between a poll that returned records and the next poll. No round may take longer than the *bound*, a
+set share of max.poll.interval.ms. A round is sized to take the *aim*, a hundredth of the bound. So a round stays inside
+the bound even when records become a hundred times as expensive after its size was chosen. It also does when only the
+last records of a round are expensive, so that the mean, by which the next round is sized, hides most of the cost. A
+tenth of the aim would already make the cost of polling negligible.
 
     the round took longer than the aim      the next returns as many as would have fitted into the aim
     it did not                              up to `_GROWTH` times what this one returned, as far as that fits

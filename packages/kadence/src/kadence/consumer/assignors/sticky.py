@@ -15,11 +15,11 @@ it. Under the eager protocol nothing is claimed when members join, so only balan
 2. *Fill.* Each free partition goes to the least loaded member that reads its topic; which of a topic's partitions
    to which of them is chosen by rack, where that matters (KIP-881).
 3. *Settle.* As the next step, but only partitions that no member keeps are moved, so that none goes to a member that
-would have to give up another partition for it. 4. *Balance.* While a chain of moves leads from a member to one with at
-least two partitions less, follow the
-   shortest. When no such chain is left, the loads cannot be made more even: this is the optimal semi-matching
-   of Harvey, Ladner, Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal
-   subscriptions a chain is a single move. Each chain makes the sum of the squared loads smaller, so it ends.
+   would have to give up another partition for it.
+4. *Balance.* While a chain of moves leads from a member to one with at least two partitions less, follow the shortest.
+   When no such chain is left, the loads cannot be made more even: this is the optimal semi-matching of Harvey, Ladner,
+   Lovász and Tamir (2003), whose cost-reducing paths these chains are. With equal subscriptions a chain is a single
+   move. Each chain makes the sum of the squared loads smaller, so it ends.
 
 A cooperative group agrees after two rounds. The first makes a plan that is as even as possible, and members give up the
 partitions that the plan gives to others. In the second all claims are part of that plan, and the rest of the plan shows

@@ -60,7 +60,7 @@ _SMALL: Final = 64
 """A poll of more than this decodes what it returns, and no more."""
 
 _IDLE_MS: Final = 5_000
-"""Memory of columns that was unused for this long (s) is released, after as long again at most."""
+"""Memory of columns that was unused for this long (ms) is released, after as long again at most."""
 
 _NOTHING: Final = memoryview(b"")
 

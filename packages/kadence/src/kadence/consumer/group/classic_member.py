@@ -7,12 +7,12 @@
 The whole table is `classic_joining.TRANSITIONS`. Two things differ from Kafka's classic consumer, both on purpose:
 
 * A rebalance needs the application only when it must give partitions up. A cooperative member joins as soon as it is
-asked to, still claiming its partitions; those that the new assignment takes away are revoked afterwards, when the
-application polls, and a second rebalance assigns them to their new owners (KIP-429).
+  asked to, still claiming its partitions; those that the new assignment takes away are revoked afterwards, when the
+  application polls, and a second rebalance assigns them to their new owners (KIP-429).
 * Heartbeats go on while a JoinGroup is parked. Their response may then overtake the join's on another connection and
-report ILLEGAL_GENERATION for a generation that has merely ended, so during a join its own response decides whether the
-membership is valid. If that response is lost, the response to the next join decides: the coordinator counts the member
-in a generation that the member does not know.
+  report ILLEGAL_GENERATION for a generation that has merely ended, so during a join its own response decides whether
+  the membership is valid. If that response is lost, the response to the next join decides: the coordinator counts the
+  member in a generation that the member does not know.
 
 A member that is to leave after its JoinGroup was sent still sends SyncGroup, as the leader with the assignment,
 while the application gives its partitions up: until then the coordinator refuses every commit, including the one that

@@ -3,10 +3,10 @@
 It takes its old place, with the partitions of that. Other partitions may then have no owner until the next rebalance:
 
 - Those that it gave up in the first round of a cooperative rebalance, if it was killed before it could ask for the
-second (KIP-429).
+  second (KIP-429).
 - Partitions of topics to which only its new process subscribes.
 - Partitions that were created while it was down, if it leads the group. It makes no new assignment, so it does not
-notice them.
+  notice them.
 
 So a static member that has returned checks once, after a while, whether each partition has an owner.
 """

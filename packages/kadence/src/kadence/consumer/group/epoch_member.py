@@ -7,11 +7,11 @@ group adds its own message: it owns its assignment at once, so it is never RECON
 Rules that are easy to lose:
 
 * States that end with a heartbeat end when it is built, not when it is answered: after a failure the next one contains
-all fields, so a lost acknowledgement is repaired.
+  all fields, so a lost acknowledgement is repaired.
 * Only the response to the latest heartbeat counts: an earlier one, overtaken after the coordinator moved, has nothing
-that the response to the full heartbeat after it will not have.
+  that the response to the full heartbeat after it will not have.
 * Each membership generates its own member id (KIP-1082), and keeps it when it is fenced. So a late goodbye cannot end
-the next membership.
+  the next membership.
 """
 
 from __future__ import annotations

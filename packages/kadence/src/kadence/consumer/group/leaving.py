@@ -275,7 +275,8 @@ def _no_kip_848(regex: str | None) -> str:
         return _NO_KIP_848
     return (
         f"SubscriptionPattern({regex!r}) is matched by the broker, and this one cannot (Kafka 4.0 or newer can): "
-        f"subscribe(re.compile({regex!r})) is matched by the client, with every broker"
+        f"subscribe(re.compile({regex!r})) is matched by the client, and works with every broker if group.protocol is "
+        "auto or classic"
     )
 
 

@@ -20,13 +20,13 @@ from typing import Final
 
 from kadence.client.request_manager import NOTHING, Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
+from kadence.connection.request import Arrival, Backoff, Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import AddBackgroundEvent
 from kadence.consumer.group.membership import Liveness
 from kadence.errors import KafkaError, LocalError
 from kadence.logs import logger
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
-from kadence.protocol.share_fetch import ShareFetchRequest
+from kadence.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kadence.share.acknowledgements import AcknowledgeType, TopicIdPartition
 from kadence.share.events import Acknowledge
 from kadence.share.keys import ShareKeys
@@ -47,6 +47,8 @@ log = logger("kadence.share")
 
 _QUIET_MS: Final = (20, 500)
 """The pauses between fetches ahead that bring nothing."""
+_LEAST_REPEATED_MS: Final = 100
+"""A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 
 
@@ -308,7 +310,36 @@ class ShareRequestManager:
             topics=fetch_topics(plan.joining, said),
             forgotten_topics_data=forgotten_topics(plan.leaving),
         )
-        return self._send(now, sent, message, limits.max_wait_ms)
+        request = self._send(now, sent, message, limits.max_wait_ms)
+        if limits.max_wait_ms >= _LEAST_REPEATED_MS and not (
+            plan.joining or plan.leaving or said or node.held
+        ):
+            request.repeat = repeat = Repeat(
+                lambda: self._may_repeat(sent), lambda *told: self._repeated(sent, *told)
+            )
+            repeat.empty = ShareFetchResponse(acquisition_lock_timeout_ms=self._appetite.lock_ms)
+        return request
+
+    def _may_repeat(self, sent: Sent) -> bool:
+        """Whether the next fetch would be the same one if this one brings nothing."""
+        node = sent.node
+        return (
+            node.sent is sent
+            and node.wants is sent.fetched
+            and self._share_state.wanted > 0
+            and not (node.pieces or node.closing or self._share_state.application_events)
+        )
+
+    def _repeated(self, sent: Sent, now: int, count: int, sent_at: int, arrivals: Sequence[Arrival]) -> bool:
+        """A fetch went out again so often, the last time at ``sent_at`` (`Repeat.told`)."""
+        del now, arrivals
+        node, measures = sent.node, self._share_state.measures
+        took_ms = (sent_at - sent.sent_at) // count
+        measures.fetch_ms.record_alike(sent_at, took_ms * count, count)
+        measures.fetches.throttle_ms.record_alike(sent_at, 0, count)
+        node.session.repeated(count)
+        node.fetched_at = sent.sent_at = sent_at
+        return True
 
     def _send(
         self, now: int, sent: Sent, message: object, wait_ms: int, min_version: int | None = None

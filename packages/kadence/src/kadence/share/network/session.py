@@ -80,6 +80,11 @@ class ShareSession:
         """Any request was answered without an error."""
         self.epoch = 1 if self.epoch == _MAX_EPOCH else self.epoch + 1
 
+    def repeated(self, count: int) -> None:
+        """So many requests were answered without an error, and each was followed by the next one."""
+        for _ in range(count):
+            self.answered()
+
     def reset(self) -> None:
         """It is over, or not known to go on: the next one is opened."""
         self.epoch = OPENS

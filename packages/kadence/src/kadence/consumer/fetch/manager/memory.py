@@ -7,10 +7,9 @@ small polls (for which some memory is always kept free). Memory is reserved befo
 names its size, so no response must be refused. Three things are not known in advance:
 
 - A broker sends one batch of the first partition whatever its size (KIP-74). Bytes beyond its reservation are counted,
-and the next fetches reserve as much; that decays, so one large record does not slow a consumer for good.
+  and the next fetches reserve as much; that decays, so one large record does not slow a consumer for good.
 - The decompressed size of a batch. A quarter of the memory is kept free for it while compressed batches come, more once
-a
-  larger batch was seen.
+  a larger batch was seen.
 - A batch above the whole cap. It is let in when nothing else is held, and counted.
 
 How many bytes to ask for when a partition is fetched up to an end (C11). Network thread, sans-IO.

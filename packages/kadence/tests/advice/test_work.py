@@ -1,0 +1,182 @@
+"""Advice in errors of `process`, of transactions and of a loop that does not end: a program that follows it goes on."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from kadence import Admin, Broker, Consumer, NewTopic, Producer, Retry, TopicPartition
+from kadence.errors import ConfigError, IllegalStateError, KafkaError
+
+PARTITION = TopicPartition("t", 0)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    with Broker(topics={"t": 1}, config={"auto.create.topics.enable": False}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(3):
+                producer.send("t", str(number).encode())
+        yield broker.bootstrap_servers
+
+
+class Row(NamedTuple):
+    wrong: Callable[[Any], object]
+    error: type[Exception]
+    advice: str
+    right: tuple[Callable[[Any], object], ...]
+
+
+def handle(_: Any) -> None:
+    pass
+
+
+def work(**settings: Any) -> Callable[[Consumer[Any, Any]], object]:
+    """`process` of one record, which is handled."""
+
+    def run(consumer: Consumer[Any, Any]) -> None:
+        consumer.assign({PARTITION: (0, 1)})
+        assert consumer.process(handle, **settings).done == 1
+
+    return run
+
+
+def subscribed(consumer: Consumer[Any, Any]) -> None:
+    """`process` of all records, with a retry topic."""
+    seen: list[Any] = []
+
+    def last(record: Any) -> None:
+        seen.append(record)
+        if len(seen) == 3:
+            consumer.stop()
+
+    consumer.unsubscribe()
+    consumer.subscribe("t")
+    assert consumer.process(last, retry=Retry(topic="t.retry")).done == 3
+
+
+def created(consumer: Consumer[Any, Any], topic: str) -> None:
+    with Admin(bootstrap_servers=list(consumer._config.bootstrap_servers)) as admin:
+        admin.create_topics([NewTopic(topic, 1)])
+
+
+ROWS = {
+    "a number of attempts": Row(
+        work(retry=5),
+        TypeError,
+        "a Retry, such as Retry(attempts=5), or None",
+        (work(retry=Retry(attempts=5)), work()),
+    ),
+    "halves of single records": Row(
+        work(halve=True),
+        ConfigError,
+        "needs a batch=(records, seconds)",
+        (work(halve=True, batch=(10, 0.01)),),
+    ),
+    "tables of single records": Row(
+        work(batch_format="arrow"),
+        ConfigError,
+        "needs a batch=(records, seconds)",
+        (work(batch_format="arrow", batch=(10, 0.01)),),
+    ),
+    "a topic for dead letters": Row(
+        work(dead_letter="dead"),
+        ConfigError,
+        "the cluster has no topic 'dead'; create it first",
+        (lambda c: created(c, "dead"), work(dead_letter="dead")),
+    ),
+    "a retry topic of partitions": Row(
+        work(retry=Retry(topic="t.retry")),
+        ConfigError,
+        "needs a subscription by names, to which this topic is added",
+        (lambda c: created(c, "t.retry"), subscribed),
+    ),
+    "a handler of nothing": Row(
+        lambda c: (c.assign({PARTITION: (0, 1)}), c.process(lambda: None)),
+        TypeError,
+        "a handler takes a record (with batch, a list of records), or a record and a Context",
+        (work(), lambda c: (c.assign({PARTITION: (1, 2)}), c.process(lambda record, context: None))),
+    ),
+    "transactions of committed and other records": Row(
+        work(transactional_id="x"),
+        ConfigError,
+        "isolation.level=read_committed",
+        (),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+def test_a_call_of_process_that_follows_the_advice_works(
+    row: Row, servers: str, request: pytest.FixtureRequest
+) -> None:
+    group = re.sub(r"\W", "-", request.node.name)
+    with Consumer(bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest") as consumer:
+        with pytest.raises(row.error, match=re.escape(row.advice)):
+            row.wrong(consumer)
+        for right in row.right:
+            right(consumer)
+
+
+def test_transactions_of_process_read_committed_records(servers: str) -> None:
+    with Consumer(
+        bootstrap_servers=servers, group_id="committed", isolation_level="read_committed"
+    ) as consumer:
+        work(transactional_id="advice-work")(consumer)
+
+
+def test_a_loop_ends_where_stopping_is_true(servers: str, caplog: pytest.LogCaptureFixture) -> None:
+    with Consumer(bootstrap_servers=servers) as consumer, caplog.at_level(logging.WARNING, "kadence"):
+        consumer.assign([PARTITION])
+        consumer.stop()
+        while "End the loop when consumer.stopping is true" not in caplog.text:
+            consumer.poll(0)
+        while not consumer.stopping:
+            consumer.poll(0)
+
+
+def test_a_transaction_that_must_be_aborted(servers: str) -> None:
+    with Producer(
+        bootstrap_servers=servers, transactional_id="aborted", max_request_size=2_000_000
+    ) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"v" * 1_500_000)
+        with pytest.raises(KafkaError) as caught:
+            producer.commit_transaction()
+        assert "call abort_transaction(), then begin a new one" in caught.value.__notes__[-1]
+        producer.abort_transaction()
+        producer.begin_transaction()
+        producer.send("t", b"v")
+        producer.commit_transaction()
+
+
+def test_a_producer_that_was_fenced(servers: str) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id="fenced") as old:
+        old.init_transactions()
+        old.begin_transaction()
+        with Producer(bootstrap_servers=servers, transactional_id="fenced") as new:
+            new.init_transactions()
+            with pytest.raises(KafkaError) as caught:
+                old.send("t", b"v").result(10)
+            with pytest.raises(KafkaError) as caught:
+                old.commit_transaction()
+            assert "close it, and create another one" in caught.value.__notes__[-1]
+        old.close()
+    with Producer(bootstrap_servers=servers, transactional_id="fenced") as another:
+        another.init_transactions()
+        another.begin_transaction()
+        another.commit_transaction()
+
+
+def test_transactions_begin_with_init_transactions(servers: str) -> None:
+    with Producer(bootstrap_servers=servers, transactional_id="begun") as producer:
+        with pytest.raises(IllegalStateError, match=r"init_transactions\(\) was not called"):
+            producer.begin_transaction()
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.abort_transaction()
