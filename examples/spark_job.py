@@ -1,6 +1,6 @@
 """Topics on Spark: a batch over what is there, and a stream that lands what is new.
 
-    python examples/spark_job.py [DIRECTORY]       (needs: pip install kadence[spark])
+    python examples/spark_job.py [DIRECTORY]       (needs: pip install 'kadence[spark]')
 
 It counts the flights of each carrier, and writes the topic ``flights`` as a table in Parquet. Started again, the stream
 continues where it was.

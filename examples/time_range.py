@@ -3,7 +3,7 @@
     python examples/time_range.py orders 2026-01-01T00:00+00:00 2026-01-02T00:00+00:00
 
 It prints the number of records from the first time up to the second one, and the bytes of their values. With pyarrow
-(``pip install kadence[arrow]``) the records come as tables, which is several times faster.
+(``pip install 'kadence[arrow]'``) the records come as tables, which is several times faster.
 """
 
 from __future__ import annotations

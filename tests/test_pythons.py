@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +14,7 @@ import pytest
 
 import get_pythons
 import pythons
+import wheel_environments
 from layout import ROOT
 from pythons import NOT_FOUND, Outcome, version_of
 from wheel_environments import OPTIONAL, oldest_glibc, optional
@@ -174,3 +177,36 @@ def test_an_environment_that_cannot_be_made_is_told(
 
 def test_wheels_are_compiled_for_the_c_library_of_the_release() -> None:
     assert re.fullmatch(r"2\.\d+", oldest_glibc())
+
+
+@pytest.mark.parametrize("changes", [False, True])
+def test_wheels_are_built_again_if_a_source_changed_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: bool
+) -> None:
+    """The first build may or may not have what changed while it ran."""
+    package, folder = tmp_path / "package", tmp_path / "environment"
+    source = package / "src" / "module.py"
+    source.parent.mkdir(parents=True)
+    for each in (source, package / "pyproject.toml", package / "setup.py", tmp_path / "pyproject.toml"):
+        each.touch()
+        os.utime(each, (1, 1))
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        folder.mkdir(exist_ok=True)
+        return subprocess.CompletedProcess(command, 0)
+
+    def wheels(*_: object) -> list[Path]:
+        if changes:
+            source.touch()
+            later = time.time() + 1
+            os.utime(source, (later, later))
+        return []
+
+    for name, stand_in in (("ROOT", tmp_path), ("CLIENT", package), ("PACKAGES", (package,))):
+        monkeypatch.setattr(wheel_environments, name, stand_in)
+    monkeypatch.setattr(wheel_environments, "optional", list)
+    monkeypatch.setattr(wheel_environments, "_wheels", wheels)
+    monkeypatch.setattr(subprocess, "run", run)
+    wheel_environments.make("3.12", "python3.12", folder)
+    assert wheel_environments.is_made("python3.12", folder) is not changes
+    assert not wheel_environments.is_made("another", folder)

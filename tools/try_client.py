@@ -25,7 +25,7 @@ SAYS: Final[dict[str, tuple[Callable[[], object], str]]] = {
     ),
     "kadence.read": (
         lambda: kadence.read("orders", value="avro", schema_registry_url="http://localhost:1"),
-        "read() needs pyarrow: pip install kadence[arrow]",
+        "read() needs pyarrow: pip install 'kadence[arrow]'",
     ),
 }
 """What is called, and the sentence with which it must refuse."""

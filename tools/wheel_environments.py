@@ -7,10 +7,12 @@ other packages are the same for all.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 from typing import Final
@@ -18,7 +20,7 @@ from typing import Final
 from layout import CLIENT, PACKAGES, ROOT
 from packages import Stopwatch, build_pure, client_wheel
 
-__all__ = ["OPTIONAL", "lacks", "make", "oldest_glibc", "optional"]
+__all__ = ["OPTIONAL", "is_made", "lacks", "make", "oldest_glibc", "optional"]
 
 OPTIONAL: Final = {
     "confluent-kafka": "confluent_kafka",
@@ -54,8 +56,9 @@ def make(version: str, executable: str, folder: Path) -> None:
     Raises:
         subprocess.CalledProcessError: what the tests cannot do without could not be installed.
     """
-    if _is_made(executable, folder):
+    if is_made(executable, folder):
         return
+    began = time.time()
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     python = str(folder / "bin" / "python")
@@ -66,10 +69,13 @@ def make(version: str, executable: str, folder: Path) -> None:
         for each in optional():
             subprocess.run([*ready, each], check=False, capture_output=True)
     subprocess.run([*pip, "--no-deps", *_wheels(version, python, folder)], check=True)
-    (folder / "made").write_text(executable, encoding="utf-8")
+    stamp = folder / "made"
+    stamp.write_text(executable, encoding="utf-8")
+    # A source that changed since may or may not be in the wheels.
+    os.utime(stamp, (began, began))
 
 
-def _is_made(executable: str, folder: Path) -> bool:
+def is_made(executable: str, folder: Path) -> bool:
     """Whether the environment is this interpreter's, and has what the sources of today are built to."""
     stamp = folder / "made"
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != executable:

@@ -96,10 +96,16 @@ def settings_of(
         group_configs: what a group has set for itself at this moment.
     """
     inherited = _share_settings(coordinator, {})
+    known: dict[str, tuple[Mapping[str, str], ShareSettings]] = {}
 
     def of_group(group_id: str) -> ShareSettings:
         own = group_configs(group_id)
-        return _share_settings(coordinator, own) if own else inherited
+        if not own:
+            return inherited
+        # What a group sets is a new mapping each time; leaders ask for it with every fetch.
+        if group_id not in known or known[group_id][0] is not own:
+            known[group_id] = own, _share_settings(coordinator, own)
+        return known[group_id][1]
 
     return of_group
 

@@ -13,6 +13,8 @@ from tests.patience import until
 
 from kadence import Admin, Producer, TopicPartition
 from kadence_broker import Broker
+from kadence_cli.top.gathering import Gatherer, Model, Wish
+from kadence_cli.top.rows import group_summary
 from kadence_cli.why import command
 from kadence_testing import FakeClock
 
@@ -120,6 +122,25 @@ def test_settings_of_a_queue(kadence: Run) -> None:
         "value": "dlq.dead",
         "default": False,
     } in (taken.rows)
+
+
+def test_top_shows_a_queue(admin: Admin, broker: Broker) -> None:
+    admin.alter_share_group_offsets("work", {JOBS: 0})
+    member = ShareMember(admin, "work", "jobs").settle(2)
+    member.fetch(JOBS)
+    member.acknowledge(JOBS, 3, 4)
+    gatherer = Gatherer({"bootstrap.servers": broker.bootstrap_servers}, lambda _: None, delay=1)
+    try:
+        model = Model()
+        model.add(gatherer.round(Wish(groups=("work",))))
+    finally:
+        gatherer.close()
+    assert model.refused == {}
+    history = model.history("work")
+    assert (history.total.lag, history.offsets(JOBS)) == (7, (2, 9)), "two records are done"
+    about, progress = group_summary(history)
+    assert about.startswith("Stable, share, epoch ")
+    assert progress.startswith("lag 7, ")
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ class AvroSerializer:
 
     Raises:
         ConfigError: the schema is not an Avro schema.
-        MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
+        MissingDependencyError: fastavro is not installed (``pip install 'kadence[avro]'``).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class AvroDeserializer:
 
     Raises:
         ConfigError: the schema is not an Avro schema.
-        MissingDependencyError: fastavro is not installed (``pip install kadence[avro]``).
+        MissingDependencyError: fastavro is not installed (``pip install 'kadence[avro]'``).
     """
 
     kind: Final = "avro"
@@ -186,7 +186,7 @@ class AvroDeserializer:
 
         Raises:
             ConfigError: the reader's schema has a type that cannot be a column.
-            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
+            MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``).
         """
         from kadence_schemas.columns.values import avro_columns
 

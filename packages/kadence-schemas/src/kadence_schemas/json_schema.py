@@ -48,7 +48,7 @@ class JsonSchemaSerializer:
 
     Raises:
         ConfigError: the schema is not a JSON Schema.
-        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+        MissingDependencyError: jsonschema is not installed (``pip install 'kadence[json-schema]'``).
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class JsonSchemaDeserializer:
 
     Raises:
         ConfigError: the schema is not a JSON Schema, or neither a registry nor a schema is given.
-        MissingDependencyError: jsonschema is not installed (``pip install kadence[json-schema]``).
+        MissingDependencyError: jsonschema is not installed (``pip install 'kadence[json-schema]'``).
     """
 
     def __init__(

@@ -50,7 +50,7 @@ class ProtobufSerializer:
 
     Raises:
         ConfigError: ``message_type`` is not a class of messages.
-        MissingDependencyError: protobuf is not installed (``pip install kadence[protobuf]``).
+        MissingDependencyError: protobuf is not installed (``pip install 'kadence[protobuf]'``).
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class ProtobufDeserializer(Generic[M]):
 
     Raises:
         ConfigError: ``message_type`` is not a class of messages, or neither argument is given.
-        MissingDependencyError: protobuf is not installed (``pip install kadence[protobuf]``).
+        MissingDependencyError: protobuf is not installed (``pip install 'kadence[protobuf]'``).
     """
 
     kind: Final = "protobuf"
@@ -195,7 +195,7 @@ class ProtobufDeserializer(Generic[M]):
 
         Raises:
             ConfigError: there is no registry.
-            MissingDependencyError: ptars or pyarrow is not installed (``pip install kadence[decode,arrow]``).
+            MissingDependencyError: ptars or pyarrow is not installed (``pip install 'kadence[decode,arrow]'``).
         """
         from kadence_schemas.columns.values import protobuf_columns
 

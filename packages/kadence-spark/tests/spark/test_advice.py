@@ -10,16 +10,22 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
 from kadence.environment import Environment
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, KafkaError
+from kadence.types import TopicPartition
 from kadence_spark.decode import options as decoding
+from kadence_spark.decode.inference import decoded_ddl
+from kadence_spark.decode.layout import layout_of
 from kadence_spark.lakehouse import options as lakehouse
 from kadence_spark.pipeline.checks import checked
 from kadence_spark.pipeline.reading import parse as pipeline_of
 from kadence_spark.sink import options as sink
 from kadence_spark.source import options as source
 from kadence_spark.source.java_regex import compiled
+from kadence_spark.source.schema import COLUMNS
+from kadence_spark.source.start import Subscription, check_existence
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 Options = Mapping[str, str]
@@ -283,3 +289,72 @@ def test_a_pipeline_that_follows_the_advice_is_accepted(row: Row) -> None:
 
 def test_a_variable_that_is_set() -> None:
     assert read(PIPELINE.replace("broker:9092", "${SERVERS}"), SERVERS="b:9092")
+
+
+def struct(**columns: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in columns.items()])
+
+
+def laid_out(given: tuple[T.StructType, Options]) -> object:
+    schema, options = given
+    decode = decoding.parse({"value.format": "json", **options})
+    assert decode is not None
+    return layout_of(decode, schema, COLUMNS)
+
+
+def inferred(given: Options) -> str:
+    decode = decoding.parse(given)
+    assert decode is not None
+    return decoded_ddl(decode, given, COLUMNS)
+
+
+def exists(topics: str) -> None:
+    check_existence(Subscription(tuple(topics.split(","))), [TopicPartition("orders", 0)])
+
+
+INNER = struct(a=T.IntegerType())
+LONG, TEXT, BYTES = T.LongType(), T.StringType(), T.BinaryType()
+PURE = {
+    "a field beside a decoded value": Row(
+        laid_out,
+        (struct(value=INNER, id=LONG), {}),
+        "put it into value, or make value binary",
+        ((struct(value=struct(a=T.IntegerType(), id=LONG)), {}), (struct(value=BYTES, id=LONG), {})),
+    ),
+    "a field of a column's name": Row(
+        laid_out,
+        (struct(offset=TEXT), {}),
+        "put the fields into a column value of type struct<...>, or give Kafka's columns other names with the option "
+        "metadataPrefix",
+        ((struct(value=struct(offset=TEXT)), {}), (struct(offset=TEXT), {"metadataPrefix": "kafka_"})),
+    ),
+    "a required field": Row(
+        laid_out,
+        (T.StructType([T.StructField("id", LONG, nullable=False)]), {}),
+        "what is decoded may be null, so leave that out",
+        ((struct(id=LONG), {}),),
+    ),
+    "fields without a format": Row(
+        laid_out,
+        (struct(id=LONG), {"value.format": "binary", "key.format": "string"}),
+        "with the option value.format it is a field of the value",
+        ((struct(id=LONG), {"value.format": "json"}),),
+    ),
+    "JSON whose fields nobody knows": Row(
+        inferred,
+        {"value.format": "json"},
+        "or the option value.schema with such a text",
+        ({"value.format": "json", "value.schema": "id bigint, name string"},),
+    ),
+    "a topic that does not exist": Row(
+        exists, "orders,order", "create it first, or check the option's spelling", ("orders",)
+    ),
+}
+
+
+@pytest.mark.parametrize("row", PURE.values(), ids=PURE)
+def test_schemas_that_follow_the_advice_are_accepted(row: Row) -> None:
+    with pytest.raises(KafkaError, match=re.escape(row.advice)):
+        row.read(row.wrong)
+    for right in row.right:
+        row.read(right)

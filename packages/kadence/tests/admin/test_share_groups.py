@@ -120,6 +120,7 @@ def test_each_item_has_its_own_error(admin: Admin, name: str) -> None:
     outcomes = admin.alter_share_group_offsets(name, {(name, 1): 7, (name, 2): 0}, raise_errors=False)
     assert outcomes == {TopicPartition(name, 1): 7}
     assert isinstance(outcomes.errors[TopicPartition(name, 2)], UnknownTopicOrPartitionError)
+    assert admin.list_consumer_group_offsets(name) == {}
     deleted = admin.delete_share_group_offsets(name, [name, "none"], raise_errors=False)
     assert (deleted, list(deleted.errors)) == ({name: None}, ["none"])
     described = admin.describe_share_groups([name, f"{name}-consumer"], raise_errors=False)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kadence import (
+    AcknowledgeType,
     Admin,
     Broker,
     ConfigResource,
@@ -21,6 +22,7 @@ from kadence import (
     Producer,
     RebalanceListener,
     Records,
+    ShareConsumer,
     TopicPartition,
 )
 from kadence.idioms import _ADVICE, advice
@@ -61,7 +63,8 @@ class Commits(Interceptor):
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(topics={"t": 1}) as broker:
+    quick = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
+    with Broker(topics={"t": 1}, config=quick) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(5):
                 producer.send("t", str(number).encode(), b"k")
@@ -184,6 +187,40 @@ def is_true(of: Callable[[World], Any]) -> Callable[[World], None]:
     return check
 
 
+def from_queue(of: Callable[[ShareConsumer[Any, Any]], Any]) -> Callable[[World], None]:
+    """A check with a member of a queue that begins at the first record, and says itself what becomes of records."""
+
+    def check(world: World) -> None:
+        group = f"{world.consumer.group_metadata().group_id}-queue"
+        settings = {"bootstrap.servers": world.broker.bootstrap_servers, "group.id": group}
+        world.admin.alter_share_group_offsets(group, {PARTITION: 0})
+        with ShareConsumer(settings, share_acknowledgement_mode="explicit") as consumer:
+            consumer.subscribe("t")
+            assert of(consumer)
+
+    return check
+
+
+def taken(consumer: ShareConsumer[Any, Any], count: int = 5) -> list[Any]:
+    records: list[Any] = []
+    while len(records) < count:
+        records += consumer.poll(timeout=10, max_records=count - len(records))
+        for record in records:
+            consumer.acknowledge(record)
+    return records
+
+
+def gone(consumer: ShareConsumer[Any, Any]) -> bool:
+    consumer.unsubscribe()
+    return not consumer.subscription()
+
+
+def released(consumer: ShareConsumer[Any, Any]) -> bool:
+    for record in consumer.poll(10):
+        consumer.acknowledge(record, AcknowledgeType.RELEASE)
+    return all(record.delivery_count == 2 for record in taken(consumer))
+
+
 CALLS: dict[str, dict[str, Callable[[World], None]]] = {
     "Consumer": {
         "consume": is_true(lambda w: len(polled(w, max_records=2)) == 2),
@@ -206,6 +243,16 @@ CALLS: dict[str, dict[str, Callable[[World], None]]] = {
     "Consumer.poll": {"timeout_ms": is_true(lambda w: polled(w) and not w.consumer.poll(timeout=0.01))},
     "Consumer.subscribe": dict.fromkeys(("on_assign", "on_revoke", "on_lost"), listened),
     "Consumer.commit": {"asynchronous": committed_with_callback, "message": committed_up_to},
+    "ShareConsumer": {
+        "consume": from_queue(lambda q: of(taken(q, 2)) == [b"0", b"1"]),
+        "commit_sync": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
+        "acquisition_lock_timeout_ms": from_queue(lambda q: taken(q) and q.lock_timeout == 30),
+        "seek": from_queue(lambda q: taken(q, 1)[0].offset == 0),
+        "pause": from_queue(gone),
+        "nack": from_queue(released),
+        "ack": from_queue(lambda q: taken(q) and q.commit() == {PARTITION: None}),
+    },
+    "ShareConsumer.poll": {"timeout_ms": from_queue(taken)},
     "Records": {
         "error": is_true(lambda w: next((r.key, r.value) for r in polled(w)) == (b"k", b"0")),
         "value": is_true(lambda w: [r.value for r in polled(w)][4] == b"4"),

@@ -104,7 +104,7 @@ def test_c11_a_range_without_an_end_is_read_on(filled: Broker) -> None:
 
 
 def test_c11_a_range_that_ends_before_it_begins_is_refused(filled: Broker) -> None:
-    with reader(filled) as consumer, pytest.raises(ValueError, match="must not end before it begins"):
+    with reader(filled) as consumer, pytest.raises(ValueError, match="must not end before it starts"):
         consumer.assign({PARTS[0]: (5, 4)})
 
 

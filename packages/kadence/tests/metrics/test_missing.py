@@ -33,4 +33,4 @@ except MissingDependencyError as error:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
-    assert f"pip install kadence[{extra}]" in done.stdout
+    assert f"pip install 'kadence[{extra}]'" in done.stdout

@@ -36,7 +36,7 @@ def missing() -> str | None:
     try:
         import gssapi  # noqa: F401 - whether it can be
     except ImportError:
-        return "the package gssapi is not installed (pip install kadence[gssapi]; Debian: gcc, libkrb5-dev)"
+        return "the package gssapi is not installed (pip install 'kadence[gssapi]'; Debian: gcc, libkrb5-dev)"
     return None
 
 

@@ -6,6 +6,7 @@ import pytest
 from tests.worlds.share import LOCK_MS, NODE, OTHER, Loan, Requests, named, tip
 
 from kadence.clock import FOREVER
+from kadence.connection.request import Request
 from kadence.protocol.share_fetch import AcquiredRecords, PartitionData
 from kadence.share.acknowledgements import Acquired
 
@@ -76,8 +77,8 @@ def test_q3_fetched_ahead_is_what_half_of_a_lock_can_work_off(world: Requests) -
     assert (message.max_records, message.max_wait_ms) == (150, 0)
 
 
-def test_q3_who_is_fast_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
-    work_off(world, 0, 499, 9)
+def test_q3_who_is_as_fast_as_most_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
+    work_off(world, 0, 499, 499)
     request = world.fetch()
     assert request.message.max_records == 500
     world.bring(request, (500, 999, 1))
@@ -85,6 +86,15 @@ def test_q3_who_is_fast_gets_two_polls_ahead_and_each_fetch_brings_one(world: Re
     assert request.message.max_records == 500
     world.bring(request, (1000, 1499, 1))
     assert world.sent() == [], "enough lies in the buffer"
+
+
+def test_q3_who_is_very_fast_gets_what_is_worked_off_within_a_moment(world: Requests) -> None:
+    work_off(world, 0, 499, 9)
+    request = world.fetch()
+    assert (request.message.max_records, request.message.batch_size) == (5_000, 500)
+    world.answer(request)
+    world.waits()
+    assert world.fetch().message.max_records == 5_000
 
 
 def test_q3_who_needs_longer_than_half_a_lock_for_a_record_gets_nothing_ahead(world: Requests) -> None:
@@ -106,7 +116,7 @@ def test_a_fetch_ahead_that_brings_nothing_is_repeated_after_growing_pauses(worl
 
 def test_the_buffer_is_counted_by_what_is_left_in_it_and_still_locked() -> None:
     world = Requests(share_lock_renewal=False)
-    work_off(world, 0, 499, 9)
+    work_off(world, 0, 499, 499)
     world.bring(world.fetch(), (500, 1499, 1))
     assert world.sent() == []
     fetch = world.state.acquired_fetches[0]
@@ -137,7 +147,7 @@ def test_without_renewals_a_poll_gets_no_more_than_a_lock_allows() -> None:
 
 def test_memory_bounds_what_is_fetched_ahead() -> None:
     world = Requests(buffer_memory=2_000_000)
-    work_off(world, 0, 499, 9)
+    work_off(world, 0, 499, 499)
     world.bring(world.fetch(), (500, 999, 1))
     world.state.measures.held_bytes = lambda: 2_000_000
     assert world.sent() == []
@@ -216,19 +226,23 @@ def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:
     assert world.fetch().message.share_session_epoch == 5
 
 
+def allowed(request: Request) -> bool:
+    assert request.repeat is not None
+    return request.repeat.allowed
+
+
 def test_an_idle_fetch_is_not_repeated_once_nobody_waits_or_something_is_to_be_said(world: Requests) -> None:
     world.waits()
     world.hand.advance(500)
     world.answer_fetch(world.fetch())
     request = world.fetch()
-    assert request.repeat is not None
     world.state.unwant(world.now, found=False)
-    assert not request.repeat.allowed
+    assert not allowed(request)
     world.waits()
-    assert request.repeat.allowed
+    assert allowed(request)
     world.manager.assigned(world.now, {})
     world.hand.turn()
-    assert not request.repeat.allowed
+    assert not allowed(request)
 
 
 def test_where_records_are_held_no_fetch_is_left_to_be_repeated(world: Requests) -> None:

@@ -67,6 +67,19 @@ def test_it_has_all_that_is_held_with_the_next_epoch(world: Armed) -> None:
     assert plan.interval_ms == LOCK_MS // 3
 
 
+def test_it_has_them_before_the_application_does(world: Armed) -> None:
+    """Whoever gets records may hold the interpreter at once."""
+    world.waits()
+    request = world.fetch()
+    plans: list[object] = []
+    world.state.signal.on_set = lambda: plans.append(world.plan)
+    world.state.signal.enter()
+    world.bring(request, (0, 9, 1))
+    assert plans
+    assert None not in plans
+    assert world.take().is_locked(world.now + MINUTE)
+
+
 def test_it_is_put_off_as_long_as_the_network_thread_renews(world: Armed) -> None:
     fetch = world.acquired((0, 9, 1))
     world.settled()

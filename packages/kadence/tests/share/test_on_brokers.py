@@ -1,295 +1,164 @@
-"""Queues end to end: on the embedded broker, and the stories that Kafka decides on Kafka, too (KIP-932)."""
+"""Share consumers and the embedded broker, over sockets: what hangs on threads, connections and processes."""
 
 from __future__ import annotations
 
-import asyncio
-import threading
-import time
-import uuid
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.consumer.holding import needs_the_lock
+from tests.patience import until
+from tests.share.holding import held_for
 
-from kadence import (
-    AcknowledgeType,
-    Admin,
-    AsyncShareConsumer,
-    Broker,
-    Consumer,
-    Producer,
-    ProducerRecord,
-    QueueTotals,
-    Record,
-    Retry,
-    ShareConsumer,
-    TopicPartition,
-)
+from kadence import Admin, Broker, Producer, Record, ShareConsumer, TopicPartition
 from kadence.admin import ConfigResource
-from kadence.errors import IllegalStateError
+from kadence.errors import NotLeaderError
+from kadence.net import native_heartbeat
+from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kadence.protocol.share_fetch import ShareFetchRequest
+
+LOCK_MS = 1_500
+COUNT = 20
 
 
-class Queue:
-    """A topic and a share group of one test, which begins at the oldest record."""
-
-    def __init__(self, servers: str, partitions: int = 1) -> None:
-        self.servers = servers
-        self.topic = f"jobs-{uuid.uuid4()}"
-        self.group = f"queue-{uuid.uuid4()}"
-        with Admin(bootstrap_servers=servers) as admin:
-            admin.create_topics({self.topic: partitions})
-            admin.incremental_alter_configs(
-                {ConfigResource("group", self.group): {"share.auto.offset.reset": "earliest"}}
-            )
-
-    def write(self, *values: bytes) -> None:
-        with Producer(bootstrap_servers=self.servers) as producer:
-            for number, value in enumerate(values):
-                producer.send(self.topic, value, partition=number % self.partitions)
-
-    @property
-    def partitions(self) -> int:
-        with Admin(bootstrap_servers=self.servers) as admin:
-            return len(admin.describe_topics([self.topic])[self.topic].partitions)
-
-    def settings(self, **settings: Any) -> dict[str, Any]:
-        return {"bootstrap.servers": self.servers, "group.id": self.group, **settings}
-
-    def member(self, **settings: Any) -> ShareConsumer[Any, Any]:
-        consumer: ShareConsumer[Any, Any] = ShareConsumer(self.settings(**settings))
-        consumer.subscribe(self.topic)
-        return consumer
+FAST = {
+    "group.share.min.record.lock.duration.ms": LOCK_MS,
+    "group.share.record.lock.duration.ms": LOCK_MS,
+    "group.share.min.heartbeat.interval.ms": 200,
+    "group.share.heartbeat.interval.ms": 200,
+    "group.share.assignment.interval.ms": 0,
+}
 
 
-@pytest.fixture(params=["embedded", "kafka"])
-def servers(request: pytest.FixtureRequest) -> str:
-    """A broker of each kind."""
-    made: Any = request.getfixturevalue("broker" if request.param == "embedded" else "kafka")
-    return str(made.bootstrap_servers)
+def from_the_start(broker: Broker) -> None:
+    """The queue begins with the oldest records."""
+    with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        admin.incremental_alter_configs(
+            {ConfigResource("group", "q"): {"share.auto.offset.reset": "earliest"}}
+        )
 
 
 @pytest.fixture
-def queue(servers: str) -> Queue:
-    return Queue(servers)
+def served() -> Iterator[Broker]:
+    """With a topic of some records, and a queue that reads it from its start."""
+    with Broker(topics={"t": 2}, config=FAST) as broker:
+        from_the_start(broker)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(COUNT):
+                producer.send("t", b"%d" % number)
+        yield broker
 
 
-@pytest.fixture
-def embedded(broker: Broker) -> Queue:
-    """For what needs no second opinion."""
-    return Queue(broker.bootstrap_servers)
+def settings_of(broker: Broker, **more: Any) -> dict[str, Any]:
+    return {"bootstrap_servers": broker.bootstrap_servers, "group_id": "q", **more}
 
 
-def taken(consumer: ShareConsumer[Any, Any], count: int) -> list[Record[Any, Any]]:
-    """So many records, in one or several polls; of an explicit consumer each poll but the last accepts."""
-    records: list[Record[Any, Any]] = []
-    while len(records) < count:
-        more = consumer.poll(30, max_records=count - len(records))
-        assert more, "nothing came for 30 s"
-        records += more
-    return records
+def polled(consumer: ShareConsumer, count: int = 1) -> list[Record]:
+    """At least so many records, as soon as they come."""
+    found: list[Record] = []
+
+    def has_some() -> bool:
+        found.extend(consumer.poll(0.2))
+        return len(found) >= count
+
+    until(has_some, every=0)
+    return found
 
 
-def test_records_come_once_and_what_was_released_comes_again_with_a_higher_count(queue: Queue) -> None:
-    queue.write(b"good", b"later", b"broken")
-    mode = {"share.acknowledgement.mode": "explicit"}
-    with queue.member(**mode) as consumer:
-        good, later, broken = taken(consumer, 3)
-        assert [each.delivery_count for each in (good, later, broken)] == [1, 1, 1]
-        consumer.acknowledge(good)
-        consumer.acknowledge(later, AcknowledgeType.RELEASE)
-        consumer.acknowledge(broken, AcknowledgeType.REJECT)
-        assert consumer.commit() == {TopicPartition(queue.topic, 0): None}
-        [again] = taken(consumer, 1)
-        assert (again.value, again.delivery_count) == (b"later", 2)
-        with pytest.raises(IllegalStateError, match="acknowledge"):
-            consumer.poll()
-        assert consumer.lock_timeout is not None
-    # It left without a word on it.
-    with queue.member(**mode) as consumer:
-        [once_more] = taken(consumer, 1)
-        assert (once_more.value, once_more.delivery_count) == (b"later", 3)
-        consumer.acknowledge(once_more)
+def rest_of(broker: Broker) -> list[Record]:
+    """What another member gets that polls for longer than a lock holds."""
+    found: list[Record] = []
+    with ShareConsumer(**settings_of(broker)) as other:
+        other.subscribe("t")
+        for _ in range(12):
+            found += other.poll(0.2)
+    return found
+
+
+@needs_the_lock
+@pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat")
+def test_q2_an_interpreter_held_for_longer_than_a_lock_loses_none(served: Broker) -> None:
+    with served.faults.observe(ShareAcknowledgeRequest) as said:
+        told = held_for(2.5 * LOCK_MS / 1000, settings_of(served))
+    assert told["lock"] == LOCK_MS / 1000
+    assert set(told["deliveries"]) == {1}
+    assert told["errors"] == []
+    assert len(said) >= 3, "renewals, and the acknowledgement"
+    assert [record for record in rest_of(served) if record.delivery_count != 1] == []
+
+
+def test_q2_work_that_takes_longer_than_a_lock_is_delivered_once(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        seen = polled(consumer)
+        consumer.poll(0)
+        other = rest_of(served)
+        assert consumer.commit() is not None
+    offsets = [(record.partition, record.offset) for record in (*seen, *other)]
+    assert len(offsets) == len(set(offsets))
+
+
+def test_q4_a_lost_connection_is_told_and_the_records_come_again(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        seen = {(record.partition, record.offset) for record in polled(consumer)}
+        with served.faults.disconnect(ShareAcknowledgeRequest, times=1):
+            results = consumer.commit(timeout=10)
+        assert any(error is not None for error in results.values())
+        again: dict[tuple[int, int], int | None] = {}
+        while len(again) < len(seen):
+            for record in polled(consumer):
+                if (record.partition, record.offset) in seen:
+                    again[record.partition, record.offset] = record.delivery_count
+    assert set(again.values()) == {2}
+
+
+def test_q4_closing_releases_what_was_not_accepted_at_once(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served, share_lock_renewal=False)) as consumer:
+        consumer.subscribe("t")
+        seen = {(record.partition, record.offset) for record in polled(consumer)}
+    with ShareConsumer(**settings_of(served)) as other:
+        other.subscribe("t")
+        again = [record for record in polled(other) if (record.partition, record.offset) in seen]
+    assert again
+    assert {record.delivery_count for record in again} == {2}
+
+
+def test_a_queue_that_was_idle_goes_on_in_its_session(served: Broker) -> None:
+    """Its fetches were repeated without the interpreter, each with an epoch of its own."""
+    with ShareConsumer(**settings_of(served, fetch_max_wait_ms=100)) as consumer:
+        consumer.subscribe("t")
+        polled(consumer)
         consumer.commit()
-        assert not consumer.poll(0.5)
+        with served.faults.observe(ShareFetchRequest) as fetches:
+            assert not consumer.poll(1.0)
+            epochs = [message.share_session_epoch for message in fetches.messages]
+        assert len(epochs) >= 4
+        assert epochs == list(range(epochs[0], epochs[0] + len(epochs)))
+        with Producer(bootstrap_servers=served.bootstrap_servers) as producer:
+            producer.send("t", b"late")
+        (record,) = polled(consumer)
+        assert (record.value, record.delivery_count) == (b"late", 1)
+        assert [error for error in consumer.commit().values() if error is not None] == []
 
 
-def test_leaving_releases_what_the_last_poll_returned_and_a_commit_accepts_it(queue: Queue) -> None:
-    queue.write(b"1", b"2", b"3")
-    with queue.member() as consumer:
-        taken(consumer, 1)
-        taken(consumer, 1)
-    with queue.member() as consumer:
-        records = taken(consumer, 2)
-        assert [each.value for each in records] == [b"2", b"3"]
-        assert records[0].delivery_count == 2
+def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() -> None:
+    with (
+        Broker(topics={"t": 1}, nodes=2, config=FAST) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ShareConsumer(**settings_of(broker)) as consumer,
+    ):
+        from_the_start(broker)
+        consumer.subscribe("t")
+        producer.send("t", b"first")
+        polled(consumer)
         consumer.commit()
-        assert not consumer.poll(0.5)
-
-
-def test_two_members_share_a_partition_and_each_record_is_done_once(embedded: Queue) -> None:
-    embedded.write(*(b"%d" % number for number in range(200)))
-    seen: list[bytes] = []
-    with embedded.member() as first, embedded.member() as second:
-        while len(seen) < 200:
-            for consumer in (first, second):
-                seen += [each.value for each in consumer.poll(0.2, max_records=10)]
-        first.commit()
-        second.commit()
-    assert Counter(seen) == Counter(b"%d" % number for number in range(200))
-
-
-def test_an_iteration_accepts_step_by_step(embedded: Queue) -> None:
-    embedded.write(b"1", b"2", b"3")
-    with embedded.member() as consumer:
-        for record in consumer:
-            if record.value == b"2":
-                break
-    with embedded.member() as consumer:
-        assert [each.value for each in taken(consumer, 2)] == [b"2", b"3"]
-        consumer.commit()
-
-
-def test_rows_of_a_table_are_acknowledged(embedded: Queue) -> None:
-    pytest.importorskip("pyarrow")
-    embedded.write(b"1", b"2")
-    with embedded.member(**{"share.acknowledgement.mode": "explicit"}) as consumer:
-        rows = 0
-        while rows < 2:
-            table = consumer.poll_arrow(30)
-            assert set(table.column("deliveryCount").to_pylist()) == {1}
-            consumer.acknowledge(table)
-            rows += table.num_rows
-        assert consumer.commit() == {TopicPartition(embedded.topic, 0): None}
-
-
-def test_the_calls_are_awaited_for_asyncio(embedded: Queue) -> None:
-    embedded.write(b"1", b"2")
-
-    async def program() -> list[bytes]:
-        seen = []
-        async with AsyncShareConsumer(embedded.settings()) as consumer:
-            await consumer.subscribe(embedded.topic)
-            async for record in consumer:
-                seen.append(record.value)
-                if len(seen) == 2:
-                    await consumer.commit()
-                    consumer.stop()
-        return seen
-
-    assert asyncio.run(program()) == [b"1", b"2"]
-
-
-# ------------------------------------------------------------ process
-
-
-class Handler:
-    """A handler that notes each attempt: the value, its number, and the delivery count."""
-
-    def __init__(self, work: Callable[[Record[Any, Any], Any], Any]) -> None:
-        self.work = work
-        self.attempts: list[tuple[bytes, int, int | None]] = []
-
-    def __call__(self, record: Record[Any, Any], context: Any) -> Any:
-        self.attempts.append((record.value, context.attempt, context.delivery_count))
-        return self.work(record, context)
-
-
-def fails(record: Record[Any, Any], context: Any) -> None:
-    if record.value == b"bad" or (record.value == b"once" and context.attempt == 1):
-        raise ValueError("of the handler")
-
-
-def stops_when_empty(consumer: Any, queue: Queue) -> None:
-    """Stop it from another thread once the queue has nothing left."""
-    with Admin(bootstrap_servers=queue.servers) as admin:
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            found = admin.list_share_group_offsets(queue.group)
-            if found and all(each.lag == 0 for each in found.values()):
-                break
-            time.sleep(0.01)
-    consumer.stop()
-
-
-def processed(
-    queue: Queue, work: Callable[[Record[Any, Any], Any], Any], **more: Any
-) -> tuple[QueueTotals, Handler]:
-    """Process until nothing is left."""
-    handler = Handler(work)
-    with queue.member() as consumer:
-        watcher = threading.Thread(target=stops_when_empty, args=(consumer, queue))
-        watcher.start()
-        totals = consumer.process(handler, workers=4, **more)
-        watcher.join()
-    return totals, handler
-
-
-def read_all(queue: Queue, topic: str) -> list[Record[Any, Any]]:
-    """What a topic of one partition has."""
-    with Consumer(bootstrap_servers=queue.servers) as consumer:
-        consumer.assign_topics(topic, start="earliest", end="latest")
-        return list(consumer)
-
-
-def test_process_accepts_retries_in_place_and_rejects_after_the_last_attempt(queue: Queue) -> None:
-    queue.write(b"good", b"once", b"bad")
-    totals, handler = processed(queue, fails, retry=Retry(attempts=2, backoff=0.01))
-    assert sorted(handler.attempts) == [
-        (b"bad", 1, 1),
-        (b"bad", 2, 1),
-        (b"good", 1, 1),
-        (b"once", 1, 1),
-        (b"once", 2, 1),
-    ]
-    assert (totals.done, totals.failed, totals.rejected) == (3, 3, 1)
-
-
-def test_process_writes_a_dead_letter_before_it_accepts(embedded: Queue) -> None:
-    letters = f"letters-{uuid.uuid4()}"
-    with Admin(bootstrap_servers=embedded.servers) as admin:
-        admin.create_topics({letters: 1})
-    embedded.write(b"bad")
-    totals, _ = processed(embedded, fails, dead_letter=letters)
-    assert (totals.done, totals.dead_lettered, totals.rejected) == (1, 1, 0)
-    [letter] = read_all(embedded, letters)
-    assert letter.value == b"bad"
-    assert dict(letter.headers)["kadence.error.topic"] == embedded.topic.encode()
-
-
-def test_process_sends_what_handlers_return_and_runs_on_an_event_loop(embedded: Queue) -> None:
-    outputs = f"outputs-{uuid.uuid4()}"
-    with Admin(bootstrap_servers=embedded.servers) as admin:
-        admin.create_topics({outputs: 1})
-    embedded.write(b"1", b"2")
-
-    async def program() -> Any:
-        async with AsyncShareConsumer(embedded.settings()) as consumer:
-            await consumer.subscribe(embedded.topic)
-            seen: list[bytes] = []
-
-            async def handle(record: Record[Any, Any]) -> ProducerRecord:
-                seen.append(record.value)
-                if len(seen) == 2:
-                    consumer.stop()
-                return ProducerRecord(outputs, record.value)
-
-            return await consumer.process(handle)
-
-    totals = asyncio.run(program())
-    assert totals.done == 2
-    assert [each.value for each in read_all(embedded, outputs)] == [b"1", b"2"]
-
-
-def test_what_process_did_not_finish_is_released(embedded: Queue) -> None:
-    embedded.write(b"1", b"2", b"3")
-    with embedded.member() as consumer:
-
-        def handle(record: Record[Any, Any]) -> None:
-            consumer.stop()
-
-        totals = consumer.process(handle, workers=1)
-    assert totals.done == 1
-    with embedded.member() as consumer:
-        assert [each.value for each in taken(consumer, 2)] == [b"2", b"3"]
-        consumer.commit()
+        producer.send("t", b"second")
+        (held,) = polled(consumer)
+        for node_id in (1, 2):
+            broker.move_leader("t", 0, node_id)
+        (error,) = consumer.commit(timeout=10).values()
+        assert isinstance(error, NotLeaderError)
+        (again,) = polled(consumer)
+        assert (again.value, again.offset) == (b"second", held.offset)
+        assert consumer.commit() == {TopicPartition("t", 0): None}

@@ -164,6 +164,21 @@ def test_commit_accepts_what_the_last_poll_returned_and_tells_the_error_of_each_
     assert consumer.commit() == {}
 
 
+def test_a_wakeup_ends_a_commit_that_waits_and_loses_no_acknowledgement(made: Made) -> None:
+    consumer, network = made
+    network.put(2)
+    consumer.poll()
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.commit()
+    assert network.taken() == []
+    network.answers_at_once = False
+    network.meanwhile.append(consumer.wakeup)
+    with pytest.raises(WakeupError):
+        consumer.commit()
+    assert network.taken() == [("jobs", 0, 1, ACCEPT)]
+
+
 def test_commit_async_does_not_wait(made: Made) -> None:
     consumer, network = made
     network.answers_at_once = False

@@ -305,7 +305,8 @@ class _Acquiring:
         bounds = [first]
         if not self.wish.is_record_limit and last - first + 1 > self.wish.batch_size:
             for each in self.log:
-                if each.first <= last and each.first - bounds[-1] >= self.wish.batch_size:
+                # A client that names no size gets a part for each batch of the log.
+                if each.first <= last and each.first - bounds[-1] >= max(self.wish.batch_size, 1):
                     bounds.append(each.first)
         result: list[Acquired] = []
         for begin, end in zip(bounds, [*(each - 1 for each in bounds[1:]), last], strict=True):

@@ -71,15 +71,17 @@ class InFlightBatch:
     Attributes:
         whole: the state of all its offsets; None once they differ.
         each: then the states of the offsets, in their order.
+        looked_at: when the share-partition looks for locks of it that have ended; FOREVER: it has none.
     """
 
-    __slots__ = ("each", "first", "last", "whole")
+    __slots__ = ("each", "first", "last", "looked_at", "whole")
 
     def __init__(self, first: int, last: int, delivery: Delivery) -> None:
         self.first = first
         self.last = last
         self.whole: Delivery | None = delivery
         self.each: list[Delivery] = []
+        self.looked_at = FOREVER
 
     def __repr__(self) -> str:
         states = [self.whole] if self.whole is not None else self.each

@@ -185,7 +185,13 @@ class SharePartition:
         ends = add_ms(now, settings.lock_duration_ms)
         for each in deliveries:
             each.lock_ends = ends
-        heapq.heappush(self._locks, (ends, next(self._serial), batch))
+        self._look_at(batch, ends)
+
+    def _look_at(self, batch: InFlightBatch, at: int) -> None:
+        """Look for ended locks of a batch ``at`` that time: once for all of them, however often they are renewed."""
+        if at < batch.looked_at:
+            batch.looked_at = at
+            heapq.heappush(self._locks, (at, next(self._serial), batch))
 
     def undo(self, changes: Changes) -> None:
         """Take back what could not be stored, or was part of a request that is refused."""
@@ -206,10 +212,8 @@ class SharePartition:
 
     def next_lock_end(self) -> int:
         """When `expire` has something to do; FOREVER: never, as things are."""
-        while self._locks and not any(
-            delivery.lock_ends < FOREVER for _, _, delivery in self._locks[0][2].parts()
-        ):
-            heapq.heappop(self._locks)
+        while self._locks and _next_end(self._locks[0][2]) == FOREVER:
+            heapq.heappop(self._locks)[2].looked_at = FOREVER
         return self._locks[0][0] if self._locks else FOREVER
 
     def expire(self, now: int, settings: ShareSettings) -> Changes:
@@ -217,9 +221,11 @@ class SharePartition:
         changes = Changes()
         while self._locks and self._locks[0][0] <= now:
             batch = heapq.heappop(self._locks)[2]
+            batch.looked_at = FOREVER
             for first, last, delivery in self._split_at_start(batch):
                 if delivery.state is RecordState.ACQUIRED and delivery.lock_ends <= now:
                     self.release(delivery, first, last, settings, changes)
+            self._look_at(batch, _next_end(batch))
         return changes
 
     def release_member(self, member: str, settings: ShareSettings) -> Changes:
@@ -346,3 +352,8 @@ class SharePartition:
                 if is_meant and first <= letter.last and last >= letter.first:
                     self.change(delivery, first, last, RecordState.ARCHIVED, changes)
         return changes
+
+
+def _next_end(batch: InFlightBatch) -> int:
+    """When the next lock of a batch ends."""
+    return min(delivery.lock_ends for _, _, delivery in batch.parts())

@@ -41,6 +41,7 @@ from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
+    TxnOffsetCommitResponseTopic,
 )
 from kadence.records import FetchedRecords, iter_batches
 from kadence.types import TopicPartition
@@ -430,7 +431,10 @@ def _topic_id(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommi
     return topic.topic_id
 
 
-def _name(core: BrokerCore, topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic) -> str:
+def _name(
+    core: BrokerCore,
+    topic: OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic | TxnOffsetCommitResponseTopic,
+) -> str:
     known = None if topic.name else core.cluster.topic_by_id(topic.topic_id)
     return topic.name if known is None else known.name
 

@@ -144,6 +144,19 @@ def test_renewal_moves_the_lock_and_nothing_else() -> None:
     assert queue.states == [(0, 9, "AVAILABLE", 1)]
 
 
+def test_many_renewals_take_no_memory() -> None:
+    queue = Queue((0, 99))
+    queue.take(max_records=50, limit=True)
+    for _ in range(100):
+        queue.wait(1)
+        assert queue.say((0, 49, [RENEW] * 50)) == 0
+    assert len(queue.state._locks) == 1
+    queue.wait(LOCK - 1)
+    assert queue.states[0] == (0, 49, "ACQUIRED", 1)
+    queue.wait(1)
+    assert queue.states == [(0, 49, "AVAILABLE", 1), (50, 99, "AVAILABLE", 0)]
+
+
 def test_renewal_and_acceptance_in_one_batch() -> None:
     queue = Queue((0, 2))
     queue.take()

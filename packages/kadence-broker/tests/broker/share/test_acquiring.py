@@ -25,6 +25,11 @@ def test_a_batch_larger_than_batch_size_is_not_cut() -> None:
     assert Queue((0, 99)).take(batch_size=10) == [(0, 99, 1)]
 
 
+@pytest.mark.parametrize("size", [1, 0, -5])
+def test_without_a_batch_size_each_batch_is_a_part(size: int) -> None:
+    assert Queue((0, 4), (5, 9)).take(batch_size=size) == [(0, 4, 1), (5, 9, 1)]
+
+
 def test_record_limit_takes_no_more_and_leaves_the_rest_to_others() -> None:
     queue = Queue((0, 9), (10, 19))
     assert queue.take("a", 3, limit=True) == [(0, 2, 1)]

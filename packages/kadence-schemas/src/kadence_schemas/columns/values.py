@@ -167,7 +167,7 @@ def _nothing() -> pa.DataType:
     try:
         import pyarrow as pa
     except ImportError as problem:
-        raise MissingDependencyError("Arrow needs pyarrow: pip install kadence[arrow]") from problem
+        raise MissingDependencyError("Arrow needs pyarrow: pip install 'kadence[arrow]'") from problem
     return pa.null()
 
 

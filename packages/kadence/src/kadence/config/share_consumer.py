@@ -94,7 +94,8 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "int",
         500,
-        "The most records that one poll() returns, and that one fetch asks for.",
+        "The most records that one poll() returns. A fetch asks for as many, and for more only if the application has "
+        "worked off more within 100 ms. With share.acquire.mode=record_limit, a fetch acquires no more.",
         low=1,
         high=INT32_MAX,
         since="KIP-41",

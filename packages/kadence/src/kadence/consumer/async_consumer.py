@@ -303,7 +303,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             RecordDeserializationError: the first value is bad; its ``record`` is None. DeadLetterError: a bad record
                 could not be written to the dead letter topic.
             SchemaRegistryError: the registry does not answer; the next poll tries again.
-            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
+            MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``).
         """
         core = self._core
         begun = None

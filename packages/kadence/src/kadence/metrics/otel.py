@@ -25,7 +25,7 @@ try:
     from opentelemetry.metrics import CallbackOptions, Meter, Observation
 except ImportError as error:
     raise MissingDependencyError(
-        "the OpenTelemetry adapter needs opentelemetry-api: pip install kadence[otel]"
+        "the OpenTelemetry adapter needs opentelemetry-api: pip install 'kadence[otel]'"
     ) from error
 
 __all__ = ["ClientInstruments", "otel_name"]

@@ -24,7 +24,7 @@ try:
     from prometheus_client.registry import Collector
 except ImportError as error:
     raise MissingDependencyError(
-        "the Prometheus adapter needs prometheus_client: pip install kadence[prometheus]"
+        "the Prometheus adapter needs prometheus_client: pip install 'kadence[prometheus]'"
     ) from error
 
 __all__ = ["ClientCollector", "prometheus_name"]

@@ -132,7 +132,7 @@ def contexts(kerberos: Kerberos) -> Callable[[str], Exchange]:
         from gssapi.raw.misc import GSSError
     except ImportError as error:
         raise MissingDependencyError(
-            "sasl.mechanism=GSSAPI needs the package gssapi: pip install kadence[gssapi], which needs the system's "
+            "sasl.mechanism=GSSAPI needs the package gssapi: pip install 'kadence[gssapi]', which needs the system's "
             "Kerberos (on Debian and Ubuntu: apt-get install gcc libkrb5-dev krb5-user)"
         ) from error
 

@@ -17,7 +17,7 @@ try:
     import opentelemetry.trace
 except ImportError as error:
     raise MissingDependencyError(
-        "traces need opentelemetry-api: pip install kadence[otel], and an SDK that takes them"
+        "traces need opentelemetry-api: pip install 'kadence[otel]', and an SDK that takes them"
     ) from error
 
 from kadence.otel.tracing import Tracing, trace

@@ -45,7 +45,7 @@ def _pyarrow() -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingDependencyError("send_arrow() needs pyarrow: pip install kadence[arrow]") from error
+        raise MissingDependencyError("send_arrow() needs pyarrow: pip install 'kadence[arrow]'") from error
     module: ModuleType = pyarrow
     return module
 

@@ -109,12 +109,12 @@ def read(
             them is not read. The order in the table stays that of each partition.
         errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why. With ``schema``
             the field alone is null.
-        progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install kadence[notebook]``).
+        progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install 'kadence[notebook]'``).
         settings: of a consumer, e.g. ``bootstrap_servers="localhost:9092"``: by default $KADENCE_BOOTSTRAP_SERVERS,
             else ``localhost:9092``. ``isolation_level`` is ``"read_committed"`` unless it is given.
 
     Raises:
-        MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``).
+        MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``).
         RecordDeserializationError: a key or a value is bad; it names partition and offset.
         UnknownTopicOrPartitionError: there is no such topic or partition.
         OffsetOutOfRangeError: records were deleted after it began and before it read them. With
@@ -188,7 +188,7 @@ def _reading(
     try:
         import pyarrow  # noqa: F401 - whether it is there
     except ImportError as problem:
-        raise MissingDependencyError("read() needs pyarrow: pip install kadence[arrow]") from problem
+        raise MissingDependencyError("read() needs pyarrow: pip install 'kadence[arrow]'") from problem
     if errors not in ("raise", "null"):
         raise ValueError(f"errors is 'raise' or 'null', not {errors!r}")
     names = sorted(topic_names(topics)) if not isinstance(topics, str) else list(topic_names(topics))

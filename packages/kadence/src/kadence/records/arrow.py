@@ -43,7 +43,7 @@ def _pyarrow() -> ModuleType:
     try:
         import pyarrow
     except ImportError as error:
-        raise MissingDependencyError("Arrow needs pyarrow: pip install kadence[arrow]") from error
+        raise MissingDependencyError("Arrow needs pyarrow: pip install 'kadence[arrow]'") from error
     module: ModuleType = pyarrow
     return module
 

@@ -188,7 +188,7 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
 
         Raises:
             ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
-            MissingDependencyError: pyarrow is not installed (``pip install kadence[arrow]``). Or as `poll`.
+            MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``). Or as `poll`.
         """
         polls = self._core.polls
         begun: int | None = None

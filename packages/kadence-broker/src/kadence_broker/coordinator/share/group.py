@@ -122,7 +122,8 @@ class ShareGroup:
         return codes.GROUP_ID_NOT_FOUND
 
     def fetch_code(self, member_id: str | None, member_epoch: int) -> int:
-        return codes.GROUP_ID_NOT_FOUND
+        # Kafka answers as for a group that does not exist: without offsets.
+        return codes.NONE
 
     def offset_delete_code(self) -> int:
         return codes.GROUP_ID_NOT_FOUND

@@ -91,7 +91,7 @@ class Exchange:
             ClosedError, FatalNetworkError: the network thread has ended. ClosedError: the grace period of `stop` is
             over. KafkaTimeoutError: the deadline passed. WakeupError: wakeup() was called. Or what the answer says.
         """
-        self._ready()
+        self.ready()
         self.raise_wakeup()
         call_id = self.start(kind, deadline, **fields)
         return (yield from self.finish(kind, call_id, deadline))
@@ -102,18 +102,19 @@ class Exchange:
         So there is nothing that a wakeup would have to end: it is for the next call, and so is an error of the
         background. Raises as `call` does apart from that.
         """
-        self._ready()
+        self.ready()
         call_id = self.start(kind, deadline, **fields)
         yield from self.finish(kind, call_id, deadline, heeds_wakeup=False)
 
-    def _ready(self) -> None:
+    def ready(self) -> None:
+        """A call may begin, unless the network side has ended."""
         self.take_background_events()
         if self._client_state.ended:
             self._raise_dead()
 
     def call_unless_stopped(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> Waits[Any]:
         """As `call`; None as soon as `stop` was called."""
-        self._ready()
+        self.ready()
         self.raise_wakeup()
         if self.stopping:
             return None

@@ -112,13 +112,20 @@ class ShareCalls(ClientCalls):
     # ------------------------------------------------------------ acknowledging
 
     def acknowledge(self, what: Any, place: tuple[Any, ...], kind: AcknowledgeType | None) -> None:
-        self._core.results.refuse_inside("acknowledge()")
-        holding = self._core.holding
+        core = self._core
+        if core.results.is_inside():
+            core.results.refuse_inside("acknowledge()")
+        holding = core.holding
         if not holding.is_explicit:
             raise IllegalStateError(
                 "acknowledge() needs share.acknowledgement.mode=explicit; in implicit mode the next poll() or commit() "
                 "accepts what the last poll() returned"
             )
+        if type(what) is Record:
+            # The usual case: it is called for each record.
+            said = _ACCEPT if kind is None and not place else _type_of(place, kind)
+            holding.say(what.topic, what.partition, what.offset, said)
+            return
         if isinstance(what, str):
             if not 2 <= len(place) <= 3:
                 raise TypeError(
@@ -128,9 +135,7 @@ class ShareCalls(ClientCalls):
             holding.say(topic_name(what), index(place[0]), index(place[1]), said)
             return
         said = _type_of(place, kind)
-        if type(what) is Record:
-            holding.say(what.topic, what.partition, what.offset, said)
-        elif hasattr(what, "column_names"):
+        if hasattr(what, "column_names"):
             from kadence.share.application.tables import offsets_of
 
             for topic, partition, offset in offsets_of(what):

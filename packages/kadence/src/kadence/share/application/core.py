@@ -103,10 +103,13 @@ class ShareCore(ClientCore):
         if not self.holding.has_said:
             self.exchange.raise_wakeup()
             return {}
+        self.exchange.ready()
         self.exchange.raise_wakeup()
-        answer = yield from self.call(
+        # From here on nothing is raised before it is sent: what was taken for it would be lost.
+        call_id = self.exchange.start(
             Acknowledge, deadline, fetches=self.holding.outgoing(), sending=Sending.SYNC
         )
+        answer = yield from self.exchange.finish(Acknowledge, call_id, deadline)
         yield from self.results.run()
         found: dict[TopicPartition, KafkaError | None] = {}
         for partition, error in cast("dict[TopicIdPartition, KafkaError | None]", answer).items():

@@ -90,7 +90,9 @@ class Results:
 
     def is_inside(self) -> bool:
         """Whether the callback makes the present call."""
-        return any(each is self for each in _inside.get())
+        # Mostly there is none: each acknowledgement asks.
+        inside = _inside.get()
+        return bool(inside) and any(each is self for each in inside)
 
     def refuse_inside(self, what: str) -> None:
         """Raise IllegalStateError if the callback makes this call."""

@@ -59,7 +59,11 @@ class ShareCluster(Protocol):
 
 
 class ShareAnswers:
-    """Turns answers into records for the application and ends of acknowledgements."""
+    """Turns answers into records for the application and ends of acknowledgements.
+
+    Attributes:
+        brought: what the last answer acquired, to be put into the shared state.
+    """
 
     def __init__(
         self,
@@ -76,6 +80,7 @@ class ShareAnswers:
         self._acknowledgements = acknowledgements
         self._add_event = add_event
         self._log_limiter = LogLimiter()
+        self.brought: list[AcquiredFetch] = []
         # Partitions whose fetch failed: until when they are not fetched, and how often in a row.
         self._retries: dict[TopicIdPartition, Backoff] = {}
         self._waiting: set[TopicIdPartition] = set()
@@ -278,7 +283,7 @@ class ShareAnswers:
             self._waiting.discard(tip)
         in_bytes, in_records = sums.get(tip.topic, (0, 0))
         sums[tip.topic] = in_bytes + len(records), in_records + fetch.count
-        self._share_state.put(fetch)
+        self.brought.append(fetch)
 
     def _not_fetched(
         self, now: int, sent: Sent, tip: TopicIdPartition, data: Any, endpoints: Mapping[int, Node]

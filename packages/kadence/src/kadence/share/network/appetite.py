@@ -2,7 +2,8 @@
 
     a poll waits, and nothing is buffered    fetch from every broker, with a long poll
     the application works                    fetch ahead, without waiting: as many records as the measured pace can work
-                                             off within half of a lock, and no more than two polls return
+                                             off within half of a lock, and no more than two polls return, or what is
+                                             worked off within a moment
     nothing is known of the pace             fetch nothing ahead
 
 A request that waits at the broker holds up acknowledgements and renewals behind it. So a fetch waits only a little
@@ -71,7 +72,7 @@ class Appetite:
             return FOREVER
         if not node.quiet.ready(now):
             return node.quiet.until
-        return Limits(0, min(room, self._most))
+        return Limits(0, min(room, max(self._most, self._pace.soon())))
 
     def _hungry(self, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
         if self._config.limits_records and any(each.sent is not None and each.sent.asked for each in nodes):
@@ -81,13 +82,15 @@ class Appetite:
         if node.held:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most
+        if not self._config.limits_records:
+            most = max(most, self._pace.soon())
         if not self._config.share_lock_renewal and self._pace.ms_per_record is not None:
             most = max(min(most, self._pace.fits(self.lock_ms)), 1)
         return Limits(wait_ms, most)
 
     def _room(self, nodes: tuple[ShareNode, ...], buffered: int) -> int:
         """How many records may be fetched ahead now; 0: it is not worth a fetch."""
-        target = min(self._pace.fits(self.lock_ms), 2 * self._most)
+        target = min(self._pace.fits(self.lock_ms), max(2 * self._most, self._pace.soon()))
         room = target - buffered - sum(each.sent.asked for each in nodes if each.sent is not None)
         return room if 2 * room >= min(target, self._most) else 0
 

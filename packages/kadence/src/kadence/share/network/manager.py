@@ -127,6 +127,12 @@ class ShareRequestManager:
                 held.says(final)
                 node.changed = True
         self._drop_done()
+        if brought := self._answers.brought:
+            # First: whoever gets these may hold the interpreter from then on.
+            self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
+            self._answers.brought = []
+            for fetch in brought:
+                self._share_state.put(fetch)
         self._acknowledgements.tell()
 
     # ------------------------------------------------------------ what to send
@@ -379,4 +385,10 @@ class ShareRequestManager:
             if completed.loan is not None:
                 completed.loan.release()
         self._drop_done()
+        if brought := self._answers.brought:
+            # First: whoever gets these may hold the interpreter from then on.
+            self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
+            self._answers.brought = []
+            for fetch in brought:
+                self._share_state.put(fetch)
         self._acknowledgements.tell()

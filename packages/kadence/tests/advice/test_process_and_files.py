@@ -1,0 +1,111 @@
+"""Advice about processes, signals and directories: the program that follows it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kadence import Broker, Producer, Retry, read
+from kadence.errors import KafkaError
+from kadence.own_files import check_own
+
+CALL = """\
+import sys
+from kadence import Consumer, TopicPartition
+
+def handle(record):
+    pass
+
+def main():
+    with Consumer(bootstrap_servers=sys.argv[1], group_id="processes") as consumer:
+        consumer.assign({TopicPartition("t", 0): (0, 1)})
+        print(consumer.process(handle, workers=1, executor="processes").done)
+
+"""
+
+
+def ran(program: Path, servers: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(program), servers], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_program_of_worker_processes_starts_under_its_guard(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    with Broker(topics={"t": 1}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            producer.send("t", b"v")
+        program.write_text(CALL + "main()\n")
+        refused = ran(program, broker.bootstrap_servers)
+        assert refused.returncode
+        assert """start the program under 'if __name__ == "__main__":'""" in refused.stderr
+        program.write_text(CALL + 'if __name__ == "__main__":\n    main()\n')
+        done = ran(program, broker.bootstrap_servers)
+    assert (done.returncode, done.stdout) == (0, "1\n")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "advice"),
+    [
+        ({"attempts": 0}, {"attempts": 1}, "at least 1, the first attempt is one of them"),
+        ({"backoff": -1.0}, {"backoff": 0.0}, "at least 0"),
+        ({"factor": 0.5}, {"factor": 1.0}, "at least 1"),
+        ({"jitter": 2.0}, {"jitter": 1.0}, "from 0 to 1"),
+    ],
+)
+def test_bounds_of_retries(wrong: dict[str, float], right: dict[str, float], advice: str) -> None:
+    with pytest.raises(ValueError, match=advice):
+        Retry(**wrong)  # type: ignore[arg-type]
+    Retry(**right)  # type: ignore[arg-type]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_a_handler_of_a_signal_sets_a_flag() -> None:
+    """A call in a handler that interrupts a call is refused; a flag that the program looks at is its way."""
+    refused: list[str] = []
+    flags: list[int] = []
+    with Broker(topics={"t": 1}) as broker, Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+
+        def sends(*_: object) -> None:
+            try:
+                producer.send("t", b"signal")
+            except KafkaError as error:
+                refused.append(str(error))
+
+        former = signal.signal(signal.SIGALRM, sends)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+            while not refused:
+                producer.send("t", b"v" * 100)
+            assert "Have the handler set a flag that your program looks at" in refused[0]
+            signal.signal(signal.SIGALRM, lambda *_: flags.append(1))
+            while not flags:
+                producer.send("t", b"v")
+            producer.send("t", b"flag").result(10)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, former)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_a_directory_that_others_write_to(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    with pytest.raises(PermissionError, match="then chmod go-w it"):
+        check_own(tmp_path)
+    subprocess.run(["chmod", "go-w", str(tmp_path)], check=True)
+    check_own(tmp_path)
+
+
+def test_brokers_that_read_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")
+    with Broker(topics={"t": 1}) as broker:
+        monkeypatch.setattr("kadence.reading.tables.REACHED_S", 1.0)
+        with pytest.raises(KafkaError, match="name brokers with bootstrap_servers="):
+            read("t", bootstrap_servers="127.0.0.1:1")
+        monkeypatch.undo()
+        assert len(read("t", bootstrap_servers=broker.bootstrap_servers)) == 0
