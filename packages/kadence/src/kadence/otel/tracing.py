@@ -22,12 +22,13 @@ from kadence.otel.working import Received, WorkTracing, process_span
 from kadence.producer.async_producer import AsyncProducer
 from kadence.producer.producer import Producer
 from kadence.records import Record
+from kadence.share.application.state import ShareConsumerState
 from kadence.types import TopicPartition
 from kadence.version import VERSION
 
 __all__ = ["Tracing", "trace"]
 
-Client = Producer | AsyncProducer | ConsumerState
+Client = Producer | AsyncProducer | ConsumerState | ShareConsumerState
 
 
 def trace(*clients: Client, tracer_provider: TracerProvider | None = None) -> Tracing:
@@ -40,7 +41,7 @@ def trace(*clients: Client, tracer_provider: TracerProvider | None = None) -> Tr
     records and dead letter records belong to it. In loops of your own `Tracing.processing` makes it.
 
     Args:
-        clients: each a `kadence.Producer`, `kadence.AsyncProducer`, `kadence.Consumer` or `kadence.AsyncConsumer`.
+        clients: each a `kadence.Producer`, `kadence.Consumer` or `kadence.ShareConsumer`, or their asyncio classes.
         tracer_provider: where spans go; None: OpenTelemetry's global one.
 
     Returns:
@@ -70,7 +71,7 @@ class Tracing:
         if isinstance(client, Producer | AsyncProducer):
             vars(client)["send"] = traced_send(self._tracer, client)
             vars(client)["send_arrow"] = traced_send_arrow(self._tracer, client)
-        elif isinstance(client, ConsumerState):
+        elif isinstance(client, ConsumerState | ShareConsumerState):
             self._add_consumer(client)
         else:
             raise TypeError(f"trace() takes consumers and producers of Kadence, not {client!r}")
@@ -79,7 +80,7 @@ class Tracing:
         """Stop tracing this client. Calls in progress keep their span until they end."""
         for name in ("send", "send_arrow", "poll", "poll_arrow", "_next"):
             vars(client).pop(name, None)
-        if isinstance(client, ConsumerState):
+        if isinstance(client, ConsumerState | ShareConsumerState):
             client._core.tracing = None
 
     @contextmanager
@@ -105,15 +106,17 @@ class Tracing:
             contexts.detach(token)
             span.end()
 
-    def _add_consumer(self, consumer: ConsumerState) -> None:
+    def _add_consumer(self, consumer: ConsumerState | ShareConsumerState) -> None:
         config = consumer._core.config
         received = Received()
         polls = _Polls(self._tracer, consumer, config.client_id, config.group_id, received)
         vars(consumer).update(
             poll=polls.traced_poll(),
-            _next=polls.traced_next(),
             poll_arrow=traced_poll_arrow(self._tracer, consumer, config.client_id, config.group_id),
         )
+        if isinstance(consumer, ConsumerState):
+            # A step of a share consumer's iteration is a poll by itself.
+            vars(consumer)["_next"] = polls.traced_next()
         consumer._core.tracing = WorkTracing(
             self._tracer, config.group_id, config.client_id, received, self.add
         )

@@ -31,6 +31,7 @@ from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartErro
 from kadence.forked import ThisProcess
 from kadence.logs import logger
 from kadence.printable import text_of
+from kadence.work.context import deliveries_of
 from kadence.work.scheduler import Task
 from kadence.work.workers import outputs_of
 
@@ -74,6 +75,7 @@ class ChildContext:
 
     Attributes:
         timed_out: always False: a child whose attempt takes too long is killed.
+        delivery_count: as `Context.delivery_count`; None for tables.
         told_lost: whether the handler has seen `lost` as True; the parent copies it to `Task.told_lost`.
     """
 
@@ -81,6 +83,7 @@ class ChildContext:
 
     def __init__(self, attempt: int, flag: Any) -> None:
         self.attempt = attempt
+        self.delivery_count: int | None = None
         self.told_lost = False
         self._flag = flag
 
@@ -298,6 +301,8 @@ def _serve(pipe: Connection, handler: bytes, flag: Any) -> None:
                 # Unpickling values and running generators is user code, too.
                 with here:
                     records, context.attempt, carried = pickle.loads(given)  # noqa: S301 - as above
+                    if isinstance(records, list):
+                        context.delivery_count = deliveries_of(records)
                     arguments = (
                         records if in_batches else records[0],
                         *((context,) if takes_context else ()),

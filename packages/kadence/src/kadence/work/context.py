@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from kadence.records import Record
 from kadence.work.scheduler import Task
 
-__all__ = ["Context"]
+__all__ = ["Context", "deliveries_of"]
+
+
+def deliveries_of(records: Sequence[Record[Any, Any]]) -> int | None:
+    """The most that a queue has delivered any of these; None: they come from none."""
+    return max((record.delivery_count or 0 for record in records), default=0) or None
 
 
 class Context:
@@ -44,7 +51,7 @@ class Context:
     @property
     def delivery_count(self) -> int | None:
         """How often a queue has delivered the record, this time included; in a batch the most. None: it is no queue."""
-        return max((task.record.delivery_count or 0 for task in self._tasks), default=0) or None
+        return deliveries_of([task.record for task in self._tasks])
 
     @property
     def timed_out(self) -> bool:

@@ -260,7 +260,9 @@ class ShareRequestManager:
                 del node.held[fetch]
 
     def _count_held(self) -> int:
-        return sum(count(held.open) for node in tuple(self._nodes.values()) for held in node.held.values())
+        """Any thread: no dictionary is walked over that this one may change."""
+        held = [each for node in tuple(self._nodes.values()) for each in tuple(node.held.values())]
+        return sum(count(each.open) for each in held)
 
     # ------------------------------------------------------------ requests
 
