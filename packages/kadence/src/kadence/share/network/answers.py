@@ -351,7 +351,10 @@ class ShareAnswers:
         self, now: int, held: Held, ranges: list[Range], code: int, lock_ends: int, *, is_alone: bool
     ) -> None:
         """What became of a renewal that nobody asked for but us."""
-        if code == ec.NONE:
+        if code == ec.NONE and not held.fetch.is_locked(now):
+            # Too late: the application may have seen the end of the locks, and has dropped what lay in its buffer.
+            held.expire(now)
+        elif code == ec.NONE:
             held.renewed(ranges, lock_ends)
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
