@@ -146,10 +146,6 @@ class ShareRequestManager:
         if not self._nodes:
             return NOTHING
         wake_at = self._answers.next_retry
-        for call in self._acknowledgements.overdue(now):
-            self._acknowledgements.give_up(now, tuple(call.waiting))
-            for node in self._nodes.values():
-                node.pieces = [piece for piece in node.pieces if piece.call is not call]
         requests = []
         # With record_limit one is fetched from at a time: the one that was longest ago comes first.
         for node in sorted(self._nodes.values(), key=lambda node: node.fetched_at):
@@ -157,6 +153,11 @@ class ShareRequestManager:
             wake_at = min(wake_at, at)
             if request is not None:
                 requests.append(request)
+        # Behind the requests: a call without any time gets one attempt.
+        for call in self._acknowledgements.overdue(now):
+            self._acknowledgements.give_up(now, tuple(call.waiting))
+            for node in self._nodes.values():
+                node.pieces = [piece for piece in node.pieces if piece.call is not call]
         self._acknowledgements.tell()
         self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
         return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
