@@ -177,3 +177,18 @@ def test_what_is_said_of_offsets_whose_locks_have_ended_is_late_though_others_we
     world.answer(request)
     [error] = world.answer_to(call).values()
     assert isinstance(error, InvalidRecordStateError)
+
+
+def test_a_renewal_that_failed_for_the_moment_is_repeated_after_a_pause(world: Requests) -> None:
+    world.acquired((0, 9, 1))
+    world.answer(renewal(world), p0=ec.COORDINATOR_NOT_AVAILABLE)
+    assert world.sent() == []
+    world.hand.advance(1_000)
+    assert world.said().message.is_renew_ack
+
+
+def test_a_group_without_renewals_is_told_of_once(world: Requests, caplog: pytest.LogCaptureFixture) -> None:
+    for first in (0, 10):
+        world.acquired((first, first + 9, 1))
+        world.answer(renewal(world), p0=ec.INVALID_RECORD_STATE)
+    assert caplog.text.count("cannot be renewed") == 1
