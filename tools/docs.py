@@ -485,7 +485,6 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
     "one process has no replicas to move": {
         34: "AlterReplicaLogDirs",
         45: "AlterPartitionReassignments",
-        46: "ListPartitionReassignments",
     },
     "no controllers that vote": {
         55: "DescribeQuorum",

@@ -26,6 +26,8 @@ CONSOLE_PRODUCER = f"{TOOLS}.ConsoleProducer"
 CONSOLE_CONSUMER = f"{TOOLS}.consumer.ConsoleConsumer"
 TOPICS = f"{TOOLS}.TopicCommand"
 GROUPS = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+SHARE_GROUPS = f"{TOOLS}.consumer.group.ShareGroupCommand"
+CONSOLE_SHARE_CONSUMER = f"{TOOLS}.consumer.ConsoleShareConsumer"
 LISTS_GROUPS = f"{TOOLS}.GroupsCommand"
 OFFSETS = f"{TOOLS}.GetOffsetShell"
 DELETES_RECORDS = f"{TOOLS}.DeleteRecordsCommand"
@@ -189,6 +191,51 @@ def groups(side: Side) -> Any:
     return seen
 
 
+def share_groups(side: Side) -> Any:
+    """What `kafka-share-groups.sh` tells and does, and `kafka-console-share-consumer.sh` reads."""
+    side.produce()
+    topic = ("--topic", side.name)
+
+    def group(*arguments: str, name: str = side.name) -> Any:
+        code, lines = side(SHARE_GROUPS, "--group", name, *arguments)
+        return code, sorted(lines)
+
+    seen: list[Any] = [
+        group("--describe"),
+        group("--reset-offsets", *topic, "--to-earliest", "--dry-run"),
+        # A group that is new has its place at once: else its first member waits for two heartbeats.
+        group("--reset-offsets", *topic, "--to-earliest", "--execute"),
+        group("--describe", "--offsets"),
+        group("--describe", "--offsets", "--verbose"),
+        group("--describe", "--state"),
+        group("--describe", "--members"),
+    ]
+    told = side(
+        CONSOLE_SHARE_CONSUMER, *topic, "--group", side.name, "--max-messages", "10",
+        "--timeout-ms", str(int(PATIENCE * 1000)),
+    )  # fmt: skip
+    seen.append((told[0], sorted(told[1])))
+    seen += [
+        group("--describe", "--state", "--verbose"),
+        group("--reset-offsets", *topic, "--to-latest", "--execute"),
+        group("--describe", "--offsets"),
+        group("--reset-offsets", *topic, "--to-datetime", "2020-01-01T00:00:00.000", "--execute"),
+        group("--describe", "--offsets"),
+        group("--reset-offsets", "--topic", "no-such-topic", "--to-earliest", "--execute"),
+        group("--delete-offsets", "--topic", "no-such-topic"),
+        group("--delete-offsets", *topic),
+        group("--describe", "--offsets"),
+    ]
+    for more in ((), ("--share",), ("--group-type", "share"), ("--consumer",)):
+        code, lines = side(LISTS_GROUPS, "--list", *more)
+        seen.append([code, sorted(line for line in lines if line.startswith(side.name))])
+    for state in ((), ("--state", "Empty"), ("--state", "Stable")):
+        code, lines = side(SHARE_GROUPS, "--list", *state)
+        seen.append([code, sorted(line for line in lines if line.startswith(side.name))])
+    seen += [group("--delete"), group("--delete", name="no-such-group"), group("--describe", "--state")]
+    return seen
+
+
 def configs(side: Side) -> Any:
     """Without the line of the setting that `Side` leaves out, which Kafka has from a default for all brokers."""
 
@@ -209,6 +256,13 @@ def configs(side: Side) -> Any:
         told("group", side.name, "--describe"),
         told("group", side.name, "--alter", "--delete-config", "consumer.session.timeout.ms"),
         told("group", side.name, "--describe"),
+        told("group", side.name, "--alter", "--add-config", "share.auto.offset.reset=earliest"),
+        told("group", side.name, "--alter", "--add-config", "share.auto.offset.reset=none"),
+        told("group", side.name, "--alter", "--add-config", "share.delivery.count.limit=11"),
+        told("group", side.name, "--alter", "--add-config", "share.isolation.level=dirty"),
+        told("group", side.name, "--alter", "--add-config", "errors.deadletterqueue.topic.name=__t"),
+        told("group", side.name, "--describe"),
+        told("group", side.name, "--alter", "--delete-config", "share.auto.offset.reset"),
         told("broker", "1", "--describe"),
         told("client-metrics", "m", "--describe"),
     ]
@@ -248,7 +302,8 @@ def access_rules(side: Side) -> Any:
 
 
 SCENARIOS = [
-    console, topics, offsets, deleted_records, elections, groups, configs, sizes, speed, latency, access_rules,
+    console, topics, offsets, deleted_records, elections, groups, share_groups, configs, sizes, speed, latency,
+    access_rules,
 ]  # fmt: skip
 
 
@@ -275,7 +330,9 @@ def test_the_cluster_is_told_alike(tools: Tools, ours: str, kafka: Kafka) -> Non
         (cluster,) = tools(f"{TOOLS}.ClusterTool", "cluster-id", *address).splitlines()
         endpoints = tools(f"{TOOLS}.ClusterTool", "list-endpoints", *address).split()
         features = tools(f"{TOOLS}.FeatureCommand", *address, "describe").splitlines()
-        found = [re.findall(r"Feature: (group|transaction)\.version (.*)Epoch", each) for each in features]
+        found = [
+            re.findall(r"Feature: (group|share|transaction)\.version (.*)Epoch", each) for each in features
+        ]
         host, port = servers.split(":")
         return (
             re.fullmatch(r"Cluster ID: [\w-]{22}", cluster) is not None,

@@ -11,6 +11,11 @@ from tests.broker.wire import at, fetch
 from tests.interop.fields import UNKNOWN_ID, Scenario, Talk, assert_same
 from tests.protocol.real_requests import IS_4_3
 
+from kadence.protocol.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from kadence.protocol.describe_producers import DescribeProducersRequest
 from kadence.protocol.describe_producers import TopicRequest as ProducersOf
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
@@ -98,6 +103,14 @@ def producing_by_the_topics_settings(talk: Talk) -> None:
         packed = talk.topic(kind=name, compression_type=name)
         produce(talk, packed, (0, batch(3)))
         talk.ask(fetch(packed, at(0)), 12, without=("records",))
+    keyed = talk.topic(kind="keyed", cleanup_policy="compact")
+    for key in (None, b"k"):
+        produce(talk, keyed, (0, encode_batch([(now, b"k", b"v", ()), (now, key, b"v", ())])))
+    for kind, policy in (("compacted", "compact"), ("both", "compact,delete")):
+        kept = talk.topic(kind=kind, cleanup_policy=policy)
+        produce(talk, kept, (0, encode_batch([(now, b"k", b"v", ())])))
+        asked = DeleteRecordsTopic(kept, [DeleteRecordsPartition(0, 1)])
+        talk.ask(DeleteRecordsRequest([asked], 5_000))
     bound = {} if IS_4_3 else {"max_decompressed_message_bytes": "107"}
     narrow = talk.topic(1, "narrow", **bound)
     for length in (100,) if IS_4_3 else (100, 101, 1_000):

@@ -73,7 +73,7 @@ class World(Clock):
     Attributes:
         log: the records of all steps, in order.
         topics: what exists.
-        share_state: of share-partitions. asked: what was asked for them, in order.
+        share_state: of share-partitions. asked: what was asked for them, in order; changed: what was done of it.
     """
 
     def __init__(self, group: str = "g", **config: Any) -> None:
@@ -89,6 +89,7 @@ class World(Clock):
         )
         self.log: list[Record] = []
         self.asked: list[StateRequest] = []
+        self.changed: list[StateRequest] = []
         self.group_id = group
         self._sent: dict[Caller, Sent] = {}
 
@@ -143,6 +144,7 @@ class World(Clock):
 
     def change_state(self, request: StateRequest) -> None:
         """Do what was asked for share-partitions."""
+        self.changed.append(request)
         results = self.share_state.change(request)
         self.deliver(self.coordinator.state_answered(self.now, request, results))
 

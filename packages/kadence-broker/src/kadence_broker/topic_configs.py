@@ -1,7 +1,8 @@
 """Configuration that a topic may be created with: all of Kafka 4.4's names, defaults and bounds (TopicConfig there).
 
 Those with an effect here are in `kadence_broker.storage.config.LogConfig`; the others are kept and returned, since
-tools set them. Compaction is refused: a topic that should keep the last record of each key would grow for ever instead.
+tools set them. With `compact` in its policy a topic takes only records
+with keys, but nothing is compacted: readers also get the older values of a key.
 """
 
 from __future__ import annotations
@@ -209,11 +210,6 @@ def check_topic_config(config: Mapping[str, str | None]) -> str | None:
             return f"Invalid value {value} for configuration {name}: {fault}"
         if name == "remote.storage.enable" and value.strip().lower() == "true":
             return "remote.storage.enable=true is not served: there is no tiered storage. Leave it at false."
-        if name == "cleanup.policy" and "compact" in value:
-            return (
-                "cleanup.policy=compact is not served: this broker keeps records by age and size, and never by key. "
-                "Leave cleanup.policy at delete."
-            )
     return contradiction(config)
 
 

@@ -17,6 +17,7 @@ from kadence.protocol.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
 )
+from kadence.protocol.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kadence.protocol.delete_records import (
     DeleteRecordsPartition,
@@ -30,7 +31,12 @@ from kadence.protocol.describe_log_dirs import DescribableLogDirTopic, DescribeL
 from kadence.protocol.describe_producers import DescribeProducersRequest, TopicRequest
 from kadence.protocol.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest
 from kadence.protocol.elect_leaders import ElectLeadersRequest, TopicPartitions
+from kadence.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
+from kadence.records import encode_batch
 from kadence_broker import Broker
 
 admin_api: Any = confluent_kafka.admin
@@ -172,3 +178,23 @@ def test_librdkafkas_admin_uses_them(broker: Broker) -> None:
     admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
     asked = admin_api.ConfigResource(admin_api.ResourceType.TOPIC, "t")
     assert admin.describe_configs([asked])[asked].result(PATIENCE)["retention.ms"].value == "60000"
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_compacted_topic_wants_keys_and_keeps_its_records(wire: Wire, policy: str) -> None:
+    config = [CreatableTopicConfig("cleanup.policy", policy)]
+    wire.call(CreateTopicsRequest(topics=[CreatableTopic("c", 1, 1, configs=config)]))
+    assert wire.produce("c", [b"v"]).error_code == codes.INVALID_RECORD
+    keyed = encode_batch([(1_000, b"k", b"v", ()), (1_000, b"k", None, ())])
+    assert wire.produce_bytes("c", keyed).base_offset == 0
+    asked = DeleteRecordsTopic(name="c", partitions=[DeleteRecordsPartition(partition_index=0, offset=1)])
+    (told,) = wire.call(DeleteRecordsRequest(topics=[asked])).topics[0].partitions
+    assert told.error_code == (codes.NONE if "delete" in policy else codes.POLICY_VIOLATION)
+    (again,) = wire.call(fetch("c", at(1)), 12).responses[0].partitions
+    assert (again.error_code, again.high_watermark) == (codes.NONE, 2)
+
+
+def test_no_partition_is_ever_being_moved(wire: Wire) -> None:
+    for topics in (None, [], [ListPartitionReassignmentsTopics("no-such-topic", [0])]):
+        told = wire.call(ListPartitionReassignmentsRequest(topics=topics))
+        assert (told.error_code, told.error_message, told.topics) == (codes.NONE, None, [])

@@ -88,7 +88,6 @@ def test_a_value_is_told_as_it_is_read(wire: Wire, name: str, value: str, told: 
     ("name", "value", "message"),
     [
         ("cleanup.policy", "shred", "String must be one of: compact, delete"),
-        ("cleanup.policy", "compact", "cleanup.policy=compact is not served"),
         ("max.message.bytes", "-5", "at least 0"),
         ("max.message.bytes", "many", "Not a number of type INT"),
         ("max.message.bytes", "1_000", "Not a number of type INT"),

@@ -68,6 +68,10 @@ from kadence.protocol.leave_group import LeaveGroupRequest, MemberIdentity
 from kadence.protocol.list_config_resources import ListConfigResourcesRequest
 from kadence.protocol.list_groups import ListGroupsRequest
 from kadence.protocol.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kadence.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
 from kadence.protocol.list_transactions import ListTransactionsRequest
 from kadence.protocol.metadata import MetadataRequest, MetadataRequestTopic
 from kadence.protocol.offset_commit import (
@@ -322,6 +326,9 @@ REQUEST_FOR: dict[type, Callable[[int, Ground], Any]] = {
         validate_only=True,
     ),
     DescribeLogDirsRequest: lambda *_: DescribeLogDirsRequest(None),
+    ListPartitionReassignmentsRequest: lambda _, ground: ListPartitionReassignmentsRequest(
+        topics=[ListPartitionReassignmentsTopics(ground.topic, [0])]
+    ),
     ElectLeadersRequest: lambda _, ground: ElectLeadersRequest(0, [TopicPartitions(ground.topic, [0])]),
     DescribeProducersRequest: lambda _, ground: DescribeProducersRequest(
         [describe_producers.TopicRequest(ground.topic, [0])]

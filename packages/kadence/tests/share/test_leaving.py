@@ -108,13 +108,18 @@ def test_the_next_membership_has_a_session_of_its_own(world: Requests) -> None:
     assert (request.message.member_id, request.message.share_session_epoch) == ("m2", 0)
 
 
-def test_a_long_poll_that_holds_nothing_is_not_waited_for(world: Requests) -> None:
+def test_a_long_poll_that_holds_nothing_is_waited_for(world: Requests) -> None:
+    """Kafka would go on with it after the connection has closed, and acquire records for nobody."""
     world.waits()
     request = world.fetch()
     world.manager.leave()
-    assert not world.manager.pending
+    assert world.manager.pending
     world.answer_fetch(request)
-    assert world.said().message.share_session_epoch == -1, "if the connection is still there"
+    closes = world.said()
+    assert closes.message.share_session_epoch == -1
+    assert world.manager.pending
+    world.answer(closes)
+    assert not world.manager.pending
 
 
 def test_what_is_held_is_waited_for_behind_a_long_poll(world: Requests) -> None:

@@ -10,12 +10,13 @@ from tests.consumer.holding import needs_the_lock
 from tests.patience import until
 from tests.share.holding import held_for
 
-from kadence import Admin, Broker, Producer, Record, ShareConsumer, TopicPartition
+from kadence import Admin, Broker, NewTopic, Producer, Record, ShareConsumer, TopicPartition
 from kadence.admin import ConfigResource
 from kadence.errors import NotLeaderError
 from kadence.net import native_heartbeat
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest
+from kadence_testing.kafka import Kafka
 
 LOCK_MS = 1_500
 COUNT = 20
@@ -162,3 +163,43 @@ def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() 
         (again,) = polled(consumer)
         assert (again.value, again.offset) == (b"second", held.offset)
         assert consumer.commit() == {TopicPartition("t", 0): None}
+
+
+@needs_the_lock
+@pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat")
+@pytest.mark.kafka
+@pytest.mark.heavy
+def test_q2_on_real_kafka_a_held_interpreter_loses_no_lock() -> None:
+    lock_ms = 3_000
+    config = {
+        "group.share.min.record.lock.duration.ms": "1000",
+        "group.share.record.lock.duration.ms": f"{lock_ms}",
+        "group.share.min.heartbeat.interval.ms": "200",
+        "group.share.heartbeat.interval.ms": "200",
+    }
+    with Kafka(config) as kafka:
+        settings: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": "q"}
+        with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+            admin.create_topics([NewTopic("t", 1)])
+            admin.incremental_alter_configs(
+                {ConfigResource("group", "q"): {"share.auto.offset.reset": "earliest"}}
+            )
+        with (
+            Producer(bootstrap_servers=kafka.bootstrap_servers) as producer,
+            ShareConsumer(**settings) as consumer,
+        ):
+            # A first record: its fetch waits for the share coordinator, perhaps for longer than the lock.
+            producer.send("t", b"first").result(60)
+            consumer.subscribe("t")
+            polled(consumer)
+            consumer.commit()
+            consumer.close()
+            for number in range(COUNT):
+                producer.send("t", b"%d" % number)
+            producer.flush()
+        told = held_for(4 * lock_ms / 1000, settings)
+        assert told["errors"] == []
+        with ShareConsumer(**settings) as other:
+            other.subscribe("t")
+            again = [record for _ in range(20) for record in other.poll(0.2)]
+        assert [record for record in again if record.delivery_count != 1] == []

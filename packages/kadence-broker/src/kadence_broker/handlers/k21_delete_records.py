@@ -46,6 +46,8 @@ def _delete(
         return _result(asked, code)
     if partition.topic.is_internal:
         return _result(asked, codes.INVALID_TOPIC_EXCEPTION)
+    if partition.topic.log_config.is_retained:
+        return _result(asked, codes.POLICY_VIOLATION)
     offset = partition.high_watermark if asked.offset == _HIGH_WATERMARK else asked.offset
     if not 0 <= offset <= partition.high_watermark:
         return _result(asked, codes.OFFSET_OUT_OF_RANGE)

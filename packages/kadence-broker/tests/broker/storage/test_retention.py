@@ -91,7 +91,7 @@ def test_a_topic_lets_records_go_as_time_passes() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("cleanup.policy", "shred"), ("cleanup.policy", "compact"), ("cleanup.policy", "compact,delete"),
+        ("cleanup.policy", "shred"),
         ("max.message.bytes", "-5"), ("max.message.bytes", "much"), ("max.message.bytes", str(2**31)),
         ("message.timestamp.type", "Never"), ("min.cleanable.dirty.ratio", "1.5"), ("preallocate", "perhaps"),
         ("retention.ms", None), ("retention.ms", "-2"), ("segment.bytes", "1000"), ("max.message.byte", "3"),

@@ -62,6 +62,10 @@ from kadence.protocol.leave_group import LeaveGroupRequest, LeaveGroupResponse
 from kadence.protocol.list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from kadence.protocol.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from kadence.protocol.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from kadence.protocol.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from kadence.protocol.message import Request, Response
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse
@@ -117,6 +121,7 @@ API_NAMES: Final[dict[int, str]] = {
     42: "DeleteGroups",
     43: "ElectLeaders",
     44: "IncrementalAlterConfigs",
+    46: "ListPartitionReassignments",
     47: "OffsetDelete",
     60: "DescribeCluster",
     61: "DescribeProducers",
@@ -172,6 +177,7 @@ REQUESTS: Final[dict[int, type[Request]]] = {
     42: DeleteGroupsRequest,
     43: ElectLeadersRequest,
     44: IncrementalAlterConfigsRequest,
+    46: ListPartitionReassignmentsRequest,
     47: OffsetDeleteRequest,
     60: DescribeClusterRequest,
     61: DescribeProducersRequest,
@@ -227,6 +233,7 @@ RESPONSES: Final[dict[int, type[Response]]] = {
     42: DeleteGroupsResponse,
     43: ElectLeadersResponse,
     44: IncrementalAlterConfigsResponse,
+    46: ListPartitionReassignmentsResponse,
     47: OffsetDeleteResponse,
     60: DescribeClusterResponse,
     61: DescribeProducersResponse,

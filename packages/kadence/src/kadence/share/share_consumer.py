@@ -141,7 +141,7 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
             IllegalStateError: in explicit mode, a record of the last poll was not acknowledged. It may still be.
             RecordDeserializationError: a deserialiser refused a record. It is released; the next poll returns the
                 others. In explicit mode `acknowledge` may say something else of it before that.
-            CorruptRecordError: as above, a batch cannot be read.
+            UnsupportedRecordFormatError: as above, a batch is of a format that this client cannot read.
             DeadLetterError: a bad record could not be written to the dead letter topic; it is released.
             WakeupError: `wakeup` was called. KafkaError: the group refuses this consumer, each poll again, until it
                 is let in; or any other unrecoverable error.
@@ -289,7 +289,7 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         return self._run(self._calls.commit(timeout))
 
     def commit_async(self) -> None:
-        """As `commit`, without waiting for the answers; the acknowledgement callback is told of them."""
+        """As `commit`, without waiting for the answers; the acknowledgement callback gets them."""
         self._run(self._calls.commit_async())
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:

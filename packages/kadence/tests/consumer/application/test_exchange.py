@@ -75,3 +75,17 @@ def test_b6_a_call_that_is_handed_over_to_a_network_thread_that_has_ended_raises
     world.shared_state.dead, world.shared_state.ended = ZeroDivisionError("a bug"), True
     with pytest.raises(FatalNetworkError, match="a bug"):
         call.send(None)
+
+
+def test_what_a_group_refused_is_over_once_the_member_is_let_in() -> None:
+    """A share consumer keeps such an error for all its polls, each of which tries to join again (KIP-932)."""
+    world = World()
+    refused = IllegalStateError("the group is full")
+    world.shared_state.tell(m.Failed(refused, fatal=True, gave_up=True))
+    for _ in range(2):
+        world.exchange.take_background_events()
+        with pytest.raises(IllegalStateError, match="full"):
+            world.exchange.raise_failure()
+    world.shared_state.tell(m.IdentityChanged(GroupMetadata("q", 1, "m")))
+    world.exchange.take_background_events()
+    world.exchange.raise_failure()

@@ -68,10 +68,15 @@ def alter_offsets(
         shard.answer(caller, response)
         return
 
+    asking = share_group(shard, request.group_id)
+    deletions = dict(asking.deletions)
+
     def then(shard: Shard, now: int, results: Results) -> None:
-        initialising.end(shard, request.group_id, results)
-        _put_codes(response, results)
-        shard.answer(caller, response)
+        if initialising.end(shard, asking, results, deletions):
+            _put_codes(response, results)
+            shard.answer(caller, response)
+        else:
+            shard.answer(caller, alter_api.AlterShareGroupOffsetsResponse(error_code=codes.NOT_COORDINATOR))
 
     shard.request_state(StateRequest(StateAction.ALTER, request.group_id, offsets, group.epoch, then, caller))
 
@@ -154,6 +159,8 @@ def delete_offsets(
             {**group.deleting, **names},
         )
     )
+
+    group.deletions.update(partitions.keys())
 
     def then(shard: Shard, now: int, results: Results) -> None:
         responses = _deleted(shard, request.group_id, names, results)

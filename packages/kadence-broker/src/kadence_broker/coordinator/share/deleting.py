@@ -51,6 +51,7 @@ def delete_state(
         names = {topic: group.initialised.get(topic) or group.initialising.get(topic) for topic in partitions}
         deleting = {topic: state.name for topic, state in names.items() if state is not None}
         shard.write(*state_record(group.group_id, {}, {}, {**group.deleting, **deleting}))
+        group.deletions.update(partitions.keys())
         shard.request_state(
             StateRequest(
                 StateAction.DELETE, group.group_id, partitions, group.epoch, ended(group.group_id), caller

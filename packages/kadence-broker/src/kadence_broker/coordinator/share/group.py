@@ -37,12 +37,14 @@ class ShareGroup:
         has_state: a record of the three was written, though they may be empty.
         topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
         asked_at: soft; when a topic's partitions were last asked to be initialised.
+        deletions: soft; how often the deletion of a topic's state was asked for.
     """
 
     __slots__ = (
         "_names",
         "asked_at",
         "deleting",
+        "deletions",
         "epoch",
         "group_id",
         "has_state",
@@ -70,6 +72,7 @@ class ShareGroup:
         self.has_state = False
         self.topics_version: int | None = None
         self.asked_at: dict[bytes, int] = {}
+        self.deletions: Counter[bytes] = Counter()
         self._names: Counter[str] = Counter()
         """The number of members that subscribe to each topic name."""
 

@@ -73,8 +73,10 @@ def _is_asked(shard: Shard, now: int, group: ShareGroup, topic: bytes) -> bool:
 
 
 def _ask(shard: Shard, group: ShareGroup, partitions: Mapping[bytes, Mapping[int, int]]) -> None:
+    deletions = dict(group.deletions)
+
     def then(shard: Shard, now: int, results: Results) -> None:
-        end(shard, group.group_id, results)
+        end(shard, group, results, deletions)
 
     shard.request_state(StateRequest(StateAction.INITIALISE, group.group_id, partitions, group.epoch, then))
 
@@ -94,12 +96,22 @@ def begin(shard: Shard, now: int, group_id: str, topics: States) -> None:
     group.asked_at.update(dict.fromkeys(topics, now))
 
 
-def end(shard: Shard, group_id: str, results: Results) -> None:
-    """Write down which partitions are initialised now, and which are not and have to be asked for again."""
+def end(shard: Shard, asked_of: ShareGroup, results: Results, deletions: Mapping[bytes, int]) -> bool:
+    """Write down which partitions are initialised now, and which are not and have to be asked for again.
+
+    Args:
+        asked_of: the group that asked. If it was loaded anew since then, the answer says nothing: it will ask again.
+        deletions: of the group, when it asked: what was deleted since then is not initialised any more.
+
+    Returns:
+        whether the group is still the one that asked.
+    """
+    group_id = asked_of.group_id
     group = find_group(shard, group_id)
     if group is None:
         _forget(shard, group_id, results)
-        return
+    if group is None or group is not asked_of:
+        return False
     for (topic, number), code in results.items():
         if code != codes.NONE:
             _log.error(
@@ -110,7 +122,15 @@ def end(shard: Shard, group_id: str, results: Results) -> None:
                 codes.name(code),
             )
     answered = _by_topic(shard, group, results)
-    done = _by_topic(shard, group, (each for each, code in results.items() if code == codes.NONE))
+    gone = {each: code for each, code in results.items() if shard.topics.by_id(each[0]) is None}
+    if gone:  # topics that were deleted meanwhile
+        _forget(shard, group_id, gone)
+    lasting = (
+        each
+        for each, code in results.items()
+        if code == codes.NONE and each not in gone and group.deletions[each[0]] == deletions.get(each[0], 0)
+    )
+    done = _by_topic(shard, group, lasting)
     left = {
         topic: TopicState(state.name, state.partitions - _numbers(answered, topic))
         for topic, state in group.initialising.items()
@@ -120,6 +140,7 @@ def end(shard: Shard, group_id: str, results: Results) -> None:
     for topic in answered.keys() - left.keys():
         group.asked_at.pop(topic, None)
     shard.write(*state_record(group_id, left, _merged(group.initialised, done), group.deleting))
+    return True
 
 
 def _forget(shard: Shard, group_id: str, results: Results) -> None:

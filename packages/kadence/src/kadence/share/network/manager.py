@@ -94,7 +94,6 @@ class ShareRequestManager:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
             node.closing = node.changed = True
-            node.releases = node.releases or bool(node.held)
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
@@ -228,7 +227,7 @@ class ShareRequestManager:
         """Nothing is left to be done with a broker, or nothing can be."""
         for piece in node.pieces:
             self._acknowledgements.late(now, piece.held.fetch, piece)
-        node.pieces, node.closing, node.releases = [], False, False
+        node.pieces, node.closing = [], False
         if node.is_idle:
             del self._nodes[node.node_id]
         # With partitions to fetch it begins anew.
@@ -265,7 +264,9 @@ class ShareRequestManager:
                 del node.held[fetch]
 
     def _count_held(self) -> int:
-        return sum(count(held.open) for node in tuple(self._nodes.values()) for held in node.held.values())
+        """Any thread: no dictionary is walked over that this one may change."""
+        held = [each for node in tuple(self._nodes.values()) for each in tuple(node.held.values())]
+        return sum(count(each.open) for each in held)
 
     # ------------------------------------------------------------ requests
 

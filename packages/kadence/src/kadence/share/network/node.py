@@ -50,7 +50,6 @@ class ShareNode:
         backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
             nothing although they might have waited.
         closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
-        releases: records were held when it was left: the end of the session releases them.
         native: renewals of the native thread that are not answered yet, with when they were sent.
         changed: something of what is held, or of the session, since `NativeRenewals` has looked.
     """
@@ -68,7 +67,6 @@ class ShareNode:
         self.fetched_at = -1
         self.closing = False
         self.can_renew = True
-        self.releases = False
         self.native: dict[Request, int] = {}
         self.changed = False
 
@@ -79,17 +77,12 @@ class ShareNode:
 
     @property
     def owes(self) -> bool:
-        """Whether who leaves has to wait for it.
+        """Whether a member that leaves has to wait for this broker.
 
-        Not for a long poll that has brought nothing, nor for the end of the session behind that: what nobody holds
-        nobody waits for.
+        A long poll that has brought nothing is waited for, too: a fetch of a closed connection still waits in Kafka,
+        and what it acquires then is locked for a member that has gone, and counts as a delivery (Q3).
         """
-        if self.pieces or self.native:
-            return True
-        sent = self.sent
-        if sent is None or sent.pieces or not sent.asked:
-            return sent is not None or self.session.is_open
-        return self.releases
+        return self.is_busy or bool(self.pieces) or self.session.is_open
 
     @property
     def next_epoch(self) -> int | None:
