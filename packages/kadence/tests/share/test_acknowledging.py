@@ -281,3 +281,15 @@ def test_fetches_with_errors_still_end_acknowledgements(world: Requests) -> None
     )
     assert world.ended() == []
     assert world.state.measures.acknowledged.total == 5
+
+
+def test_a_call_without_any_time_gets_one_attempt(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    call = world.acknowledge(fetch, sending=Sending.SYNC, timeout=0)
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 9, [ACCEPT])]}
+    [error] = world.answer_to(call).values()
+    assert isinstance(error, KafkaTimeoutError)
+    world.answer(request)
+    world.hand.advance(LOCK_MS)
+    assert not any(isinstance(each.message, ShareAcknowledgeRequest) for each in world.sent())

@@ -10,6 +10,7 @@ from tests.worlds.share import Loan, tip
 
 from kadence.errors import UnsupportedRecordFormatError
 from kadence.records import encode_batch
+from kadence.share import acquired_reader
 from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType, Acquired
 from kadence.share.acquired_reader import AcquiredReader
 from kadence.share.share_state import AcquiredFetch
@@ -146,3 +147,19 @@ def test_the_loan_is_given_back_once() -> None:
     reader.close()
     reader.close()
     assert loan.holds == 0
+
+
+def test_what_ctrl_c_interrupted_is_read_again_and_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reading(rows(*range(6)), (0, 1, 1), (3, 5, 1))
+    assert took(reader, 1) == [(0, 1)]
+
+    def interrupted(records: object, count: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(acquired_reader, "set_delivery_count", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            reader.take(2)
+    assert reader.settled() == []
+    assert took(reader) == [(1, 1), (3, 1), (4, 1), (5, 1)]
+    assert (reader.settled(), reader.exhausted) == ([], True)

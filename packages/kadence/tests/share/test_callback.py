@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.worlds.queue import HandNetwork
+from tests.worlds.queue import ACCEPT, HandNetwork
 
 from kadence import KafkaError, ShareConsumer, TopicPartition
 from kadence.errors import IllegalStateError, InvalidRecordStateError
@@ -109,3 +109,22 @@ def test_without_one_nothing_is_told_and_a_callable_is_wanted(made: Made) -> Non
 
     with pytest.raises(TypeError, match="coroutine function"):
         consumer.set_acknowledgement_commit_callback(coroutine)
+
+
+def test_what_a_callback_throws_through_a_poll_brings_nothing_back_that_was_accepted(
+    make: Callable[..., Made],
+) -> None:
+    consumer, network = make()
+
+    def throws(partition: TopicPartition, offsets: frozenset[int], error: object) -> None:
+        raise KeyboardInterrupt
+
+    consumer.set_acknowledgement_commit_callback(throws)
+    network.put(2)
+    assert len(consumer.poll()) == 2
+    consumer.commit_async()
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll()
+    consumer.set_acknowledgement_commit_callback(None)
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 0, 1, ACCEPT)]

@@ -183,3 +183,27 @@ def test_an_iteration_needs_a_word_on_each_record_before_the_next(explicit: Made
     assert seen == [0, 1, 2]
     with pytest.raises(IllegalStateError, match="for 1 of the records"):
         next(consumer)
+
+
+def test_ctrl_c_while_a_poll_waits_for_a_renewal_brings_nothing_back_that_was_returned(
+    explicit: Made,
+) -> None:
+    consumer, network = explicit
+    network.put(2)
+    done, renewed = consumer.poll()
+    consumer.acknowledge(done)
+    consumer.acknowledge(renewed, AcknowledgeType.RENEW)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    network.answers_at_once = False
+    network.meanwhile.append(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        consumer.poll(1)
+    network.answer()
+    network.answers_at_once = True
+    assert [each.offset for each in consumer.poll()] == [1]
+    consumer.acknowledge(renewed)
+    assert not consumer.poll()
+    assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 1, 1, RENEW), ("jobs", 1, 1, ACCEPT)]

@@ -166,3 +166,17 @@ def test_by_a_key_nothing_is_left_to_it() -> None:
     world.acquired((0, 9, 1))
     world.sent()
     assert world.plan is None
+
+
+def test_a_broker_that_is_silent_keeps_no_lock_while_the_network_thread_runs(world: Armed) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.settled()
+    world.hand.advance(LOCK_MS // 2)
+    [renewal] = world.sent()
+    assert fetch.is_locked(fetch.lock_ends + 1), "the native thread would keep it"
+    world.hand.now = fetch.lock_ends
+    assert world.sent() == []
+    assert not fetch.is_locked(world.now)
+    assert world.plan is None
+    world.answer(renewal)
+    assert not fetch.is_locked(world.now)

@@ -281,3 +281,40 @@ def test_a_poll_that_does_not_return_gives_its_records_to_the_next_one(
     network.clock.advance(20)
     assert offsets(consumer.poll()) == [4]
     assert ("jobs", 1, 3, ACCEPT) in network.taken()
+
+
+def test_the_last_outcomes_of_process_are_sent_by_the_commit_that_waits_for_them(made: Made) -> None:
+    consumer, network = made
+    fetch = network.put(3)
+    nothing: Any = None
+    core = consumer._core
+    inside: Any = core.inside(consumer._shell.run, nothing, nothing)
+    core.polls.is_working = True
+    assert len(inside.poll(0, 3)) == 1
+    inside.settle({fetch: [(0, ACCEPT), (1, ACCEPT)]})
+    inside.commit({})
+    inside.settle({fetch: [(2, RELEASE)]})
+    inside.end(None, {}, is_put_back=True)
+    assert [each.sending for each in network.said] == [Sending.SYNC, Sending.WITH_FETCH]
+    assert network.taken() == [("jobs", 0, 1, ACCEPT), ("jobs", 2, 2, RELEASE)]
+
+
+def test_ctrl_c_in_a_poll_of_process_leaves_nothing_that_nobody_knows_of(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer, network = made
+    network.put(2)
+    nothing: Any = None
+    core = consumer._core
+    inside: Any = core.inside(consumer._shell.run, nothing, nothing)
+    core.polls.is_working = True
+
+    def interrupted(now: int, *, found: bool) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(network.state, "unwant", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            inside.poll(0, 2)
+    [(_, _, records)] = inside.poll(0, 2)
+    assert offsets(records) == [0, 1]

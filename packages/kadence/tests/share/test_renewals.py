@@ -7,7 +7,7 @@ from tests.worlds.share import ACCEPT, LOCK_MS, RENEW, Requests, batches_of
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Request
-from kadence.errors import UnsupportedVersionError
+from kadence.errors import InvalidRecordStateError, UnsupportedVersionError
 from kadence.protocol import error_codes as ec
 from kadence.share.acknowledgements import Acknowledged
 from kadence.share.events import Sending
@@ -148,3 +148,47 @@ def test_renewals_are_measured(world: Requests) -> None:
     world.acquired((0, 9, 1))
     world.answer(renewal(world))
     assert world.state.measures.renewed.total == 10
+
+
+def test_a_renewal_that_is_answered_after_the_locks_have_ended_counts_for_nothing(world: Requests) -> None:
+    """The application has dropped what lay in the buffer: were it renewed, nobody would ever have it again."""
+    fetch = world.acquired((0, 9, 1))
+    late = renewal(world)
+    world.hand.now = fetch.lock_ends
+    assert not fetch.is_locked(world.now)
+    world.answer(late)
+    assert not fetch.is_locked(world.now)
+    for request in world.sent():
+        assert not getattr(request.message, "is_renew_ack", False)
+
+
+def test_what_is_said_of_offsets_whose_locks_have_ended_is_late_though_others_were_renewed() -> None:
+    world = Requests(share_lock_renewal=False)
+    fetch = world.acquired((0, 9, 1))
+    for ms in (LOCK_MS // 2, LOCK_MS // 2 + 10):
+        world.hand.advance(ms)
+        world.acknowledge(fetch, 0, 0, RENEW, sending=Sending.ASYNC)
+        for request in world.sent():
+            world.answer(request)
+    world.ended()
+    call = world.say({fetch: (Acknowledged(0, 3, ACCEPT),)})
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 0, [ACCEPT])]}
+    world.answer(request)
+    [error] = world.answer_to(call).values()
+    assert isinstance(error, InvalidRecordStateError)
+
+
+def test_a_renewal_that_failed_for_the_moment_is_repeated_after_a_pause(world: Requests) -> None:
+    world.acquired((0, 9, 1))
+    world.answer(renewal(world), p0=ec.COORDINATOR_NOT_AVAILABLE)
+    assert world.sent() == []
+    world.hand.advance(1_000)
+    assert world.said().message.is_renew_ack
+
+
+def test_a_group_without_renewals_is_told_of_once(world: Requests, caplog: pytest.LogCaptureFixture) -> None:
+    for first in (0, 10):
+        world.acquired((first, first + 9, 1))
+        world.answer(renewal(world), p0=ec.INVALID_RECORD_STATE)
+    assert caplog.text.count("cannot be renewed") == 1

@@ -278,7 +278,7 @@ def test_process_sends_what_handlers_return_and_runs_on_an_event_loop(embedded: 
 
     totals = asyncio.run(program())
     assert totals.done == 2
-    assert [each.value for each in read_all(embedded, outputs)] == [b"1", b"2"]
+    assert sorted(each.value for each in read_all(embedded, outputs)) == [b"1", b"2"]
 
 
 def test_what_process_did_not_finish_is_released(embedded: Queue) -> None:

@@ -263,3 +263,21 @@ def test_it_reads_ahead_what_the_workers_hold_twice_and_more_when_they_are_quick
 def test_a_retry_topic_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not for a queue"):
         World(retry=Retry(topic="again"))
+
+
+def test_what_ctrl_c_kept_from_being_taken_in_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World()
+    line_up = world.desk.scheduler._line_up
+
+    def interrupted(lane: Any, now: int) -> None:
+        if lane.tasks[0].record.offset == 2:
+            raise KeyboardInterrupt
+        line_up(lane, now)
+
+    monkeypatch.setattr(world.desk.scheduler, "_line_up", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        world.give(Fetch(), range(4))
+    for _ in world.processing.put_back(is_interrupted=True):
+        raise AssertionError("it needs no broker")
+    settled = [(offset, kind) for _, offset, kind in world.settled]
+    assert sorted(settled) == [(offset, RELEASE) for offset in range(4)]

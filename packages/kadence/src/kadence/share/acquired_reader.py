@@ -72,6 +72,20 @@ class AcquiredReader:
             KafkaError: a batch cannot be read by this client (its format, its size). Its offsets are settled as
                 released, and the next call goes on behind it.
         """
+        at, place, settled = self._at, self._range, len(self._settled)
+        try:
+            return self._take(limit)
+        except KafkaError:
+            raise
+        except BaseException:
+            # Ctrl-C: what was read is gone, and the reader is behind it. Read it again: it would be taken for gaps.
+            self._at, self._range, self._ahead = at, place, []
+            del self._settled[settled:]
+            self._records.close()
+            self._records = self._reader(self.fetch.data, at)
+            raise
+
+    def _take(self, limit: int) -> list[Record[Any, Any]]:
         self.taken = 0
         out: list[Record[Any, Any]] = []
         while len(out) < limit and not self.exhausted:

@@ -115,7 +115,10 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         self._run(self._calls.subscribe(topics))
 
     def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
-        """Leave the group. Records that were not returned are released; what was can still be acknowledged."""
+        """Leave the group. What is not acknowledged is released, also records that polls have returned.
+
+        What was said of records before still goes out. To keep what is held, `subscribe` to something else instead.
+        """
         self._run(self._calls.unsubscribe(timeout))
 
     # ------------------------------------------------------------ records

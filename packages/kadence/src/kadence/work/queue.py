@@ -161,12 +161,22 @@ class QueueScheduler(Scheduler):
             self._give_up(lost)
         return count
 
-    def release_all(self) -> None:
-        """Give back everything that is not done, also what a handler has at this moment."""
+    def release_all(
+        self, polled: Iterable[tuple[Locked, TopicPartition, Iterable[Record[Any, Any]]]]
+    ) -> None:
+        """Give back everything that is not done, also what a handler has at this moment.
+
+        Args:
+            polled: what Ctrl-C kept from being taken in, perhaps all of it, perhaps a part.
+        """
         waiting = (task for lane in self._lanes_of_one() for task in lane.tasks)
         for task in dict.fromkeys((*self.running, *waiting)):
             self._say(task, _RELEASE)
         self._give_up(self._held)
+        for fetch, _, records in polled:
+            said = self.outcomes.setdefault(fetch, [])
+            known = {offset for offset, _ in said}
+            said += [(each.offset, _RELEASE) for each in records if each.offset not in known]
 
     def give_back(self, task: Task) -> None:
         """Its handler takes too long: another member may have the record."""
@@ -250,6 +260,8 @@ class QueueProcessing(Processing):
         self._measured_at = self._flushed_at = self._clock.now_ms()
         self._done_then = 0
         self._rate = 0.0
+        # What the last poll returned, until the scheduler has it.
+        self._polled: Any = ()
 
     def run(self) -> Steps:
         """Process until `stop` or an error; then wait for running handlers, release the rest, and commit.
@@ -287,11 +299,12 @@ class QueueProcessing(Processing):
         wait = max(min(due, _SOON_MS if is_busy else _LOOK_MS), 0)
         if self._look(now):
             wait = min(wait, _SOON_MS)
-        chunks = yield Poll(wait, room)
+        self._polled = yield Poll(wait, room)
         now = self._clock.now_ms()
         with desk.lock:
-            for fetch, partition, records in chunks:
+            for fetch, partition, records in self._polled:
                 scheduler.take_in(fetch, partition, records, now)
+            self._polled = ()
             ready = scheduler.has_ready or desk.due() <= now
         if ready:
             self._wake()
@@ -362,7 +375,8 @@ class QueueProcessing(Processing):
         now = self._clock.now_ms()
         with self._desk.lock:
             self._desk.scheduler.look_at_locks(now)
-            self._desk.scheduler.release_all()
+            self._desk.scheduler.release_all(self._polled)
+            self._polled = ()
         self._flush(now, at_once=True)
         self.is_put_back = True
         yield from ()

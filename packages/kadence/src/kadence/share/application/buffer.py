@@ -192,11 +192,12 @@ class Buffer:
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
                 if decoded.waits is not None:
                     self._waits[reading] = decoded.waits
-            # From here to the end nothing calls user code: what was taken can be put back.
-            reading.index += passed
+            one = Taken(reading, raw, chunk)
             self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
+            # Nothing comes between these two, not even Ctrl-C: what was taken can be put back.
+            reading.index += passed
             if chunk.records:
-                taken.append(Taken(reading, raw, chunk))
+                taken.append(one)
                 count += len(chunk.records)
             if decoding is not None and (self._errors or reading in self._waits or not passed):
                 break
@@ -246,6 +247,10 @@ class Buffer:
         poll_measures = self._shared_state.measures.poll_measures
         for each in taken:
             poll_measures.topic(each.chunk.partition.topic).records.total += sign * len(each.chunk.records)
+
+    def returned(self) -> None:
+        """The application has what the last take gave: it is not put back any more."""
+        self._taken = []
 
     def put_back(self) -> None:
         """The poll that took last does not return: what it took comes with the next one (C7)."""

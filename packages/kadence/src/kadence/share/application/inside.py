@@ -13,7 +13,7 @@ from kadence.consumer.application.arguments import is_among
 from kadence.consumer.events import TopicMetadata
 from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
-from kadence.errors import ConcurrentAccessError
+from kadence.errors import ConcurrentAccessError, KafkaError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged
 from kadence.types import PartitionInfo
@@ -81,21 +81,30 @@ class ShareInside:
     # ------------------------------------------------------------ records and their outcomes
 
     def poll(self, ms: int, most: int) -> Any:
-        return self._run(self._polled(ms, most))
+        polls = self._core.polls
+        begun = polls.begun
+        try:
+            return self._run(self._polled(ms, most))
+        except KafkaError:
+            raise
+        except BaseException:
+            # Ctrl-C: nobody knows of what it took, so it would be held for ever.
+            polls.put_back(begun)
+            raise
 
     def _polled(self, ms: int, most: int) -> Waits[list[Any]]:
         chunks = yield from self._core.polls.poll(add_ms(self.clock.now_ms(), ms), most, decodes=False)
         return [(chunk.fetch, chunk.partition, chunk.records) for chunk in chunks]
 
     def settle(self, outcomes: Outcomes) -> None:
+        """The next poll sends them, or `commit`, which waits for the brokers' answers to what it sends."""
         for fetch, said in outcomes.items():
             self._core.holding.settle(
                 fetch, [Acknowledged(offset, offset, kind) for offset, kind in sorted(said)]
             )
-        self._core.polls.send_said()
 
     def commit(self, read: Mapping[Any, Any]) -> Any:
-        """Wait until the brokers have every outcome."""
+        """Send the outcomes that no poll has sent, and wait for the brokers' answers."""
         del read
         return self._run(self._core.commit(self._deadline()))
 
@@ -151,6 +160,8 @@ class ShareInside:
         core = self._core
         core.polls.is_working = False
         core.exchange.nudged = False
+        # After Ctrl-C there was no commit.
+        core.polls.send_said()
         totals = Totals() if core.work is None else core.work.end()
         rejected = self._desk.rejected if isinstance(self._desk, QueueDesk) else 0
         return QueueTotals(

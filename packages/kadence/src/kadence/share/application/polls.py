@@ -156,6 +156,7 @@ class SharePolls:
         self._holding.check_said()
         self._shared_state.measures.poll_measures.polled(self._clock.now_ms())
         self._given, self._renewed = [], []
+        self._buffer.returned()
         self.begun += 1
         self._stalls.thread = current_thread()
         self._holding.accept_returned()

@@ -345,19 +345,34 @@ class ShareAnswers:
         for held, ranges in sent.renewals.items():
             tip = held.fetch.partition
             code = codes.get((tip.topic_id, tip.partition), ec.INVALID_RECORD_STATE)
-            self._renewed(now, held, ranges, code, lock_ends, is_alone=len(said[tip]) == 1)
+            self._renewed(now, sent.node, held, ranges, code, lock_ends, is_alone=len(said[tip]) == 1)
 
     def _renewed(
-        self, now: int, held: Held, ranges: list[Range], code: int, lock_ends: int, *, is_alone: bool
+        self,
+        now: int,
+        node: ShareNode,
+        held: Held,
+        ranges: list[Range],
+        code: int,
+        lock_ends: int,
+        *,
+        is_alone: bool,
     ) -> None:
         """What became of a renewal that nobody asked for but us."""
-        if code == ec.NONE:
+        if code == ec.NONE and not held.fetch.is_locked(now):
+            # Too late: the application may have seen the end of the locks, and has dropped what lay in its buffer.
+            held.expire(now)
+        elif code == ec.NONE:
             held.renewed(ranges, lock_ends)
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
             held.alone = True
-        elif code not in ec.RETRIABLE:
+        elif code in ec.RETRIABLE:
+            node.backoff.failed(now)
+        else:
             held.renewable = False
+            if not self._log_limiter.is_new(now, held.fetch.partition.topic_partition, "renewals"):
+                return
             log.warning(
                 "the locks of %d records of %s cannot be renewed (%s): they may come again. Is "
                 "share.renew.acknowledge.enable of group %s off?",

@@ -41,6 +41,10 @@ class Held:
         """Something final is said of these offsets."""
         self.open = without(self.open, ranges)
 
+    def has(self, ranges: Iterable[Acknowledged]) -> bool:
+        """Whether nothing was said of these, nor forgotten since its lock had ended."""
+        return not without([(each.first, each.last) for each in ranges], self.open)
+
     def is_locked(self, now: int, ranges: Iterable[Range | Acknowledged]) -> bool:
         """Whether the locks of all these hold by our clock."""
         if now < self.fetch.lock_ends:

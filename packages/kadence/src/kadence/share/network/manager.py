@@ -27,7 +27,7 @@ from kadence.errors import KafkaError, LocalError
 from kadence.logs import logger
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
-from kadence.share.acknowledgements import AcknowledgeType, TopicIdPartition
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition
 from kadence.share.events import Acknowledge
 from kadence.share.keys import ShareKeys
 from kadence.share.network.acknowledging import Acknowledgements, locks_ended
@@ -37,7 +37,7 @@ from kadence.share.network.held import Held, Piece
 from kadence.share.network.member import Assignment
 from kadence.share.network.native_renewals import WITH_RENEWALS, NativeRenewals
 from kadence.share.network.node import Sent, ShareNode, carried
-from kadence.share.network.offsets import Range, count
+from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
 from kadence.share.share_state import ShareState
 
@@ -113,11 +113,15 @@ class ShareRequestManager:
             final = tuple(each for each in ranges if each.type != AcknowledgeType.RENEW)
             if node is not None and held is not None:
                 self._acknowledgements.supersede(now, node, held, ranges)
-            for said in filter(None, (final, renewing)):
+            for said in filter(None, (*_divided(final, held), *_divided(renewing, held))):
                 piece = Piece(call, held or Held(fetch), said)
                 call.waiting.add(piece)
                 # What the native thread has renewed meanwhile is known once it is answered.
-                if node is None or held is None or not (node.native or held.is_locked(now, said)):
+                if (
+                    node is None
+                    or held is None
+                    or not (held.has(said) and (node.native or held.is_locked(now, said)))
+                ):
                     self._acknowledgements.late(now, fetch, piece)
                 else:
                     node.pieces.append(piece)
@@ -141,10 +145,6 @@ class ShareRequestManager:
         if not self._nodes:
             return NOTHING
         wake_at = self._answers.next_retry
-        for call in self._acknowledgements.overdue(now):
-            self._acknowledgements.give_up(now, tuple(call.waiting))
-            for node in self._nodes.values():
-                node.pieces = [piece for piece in node.pieces if piece.call is not call]
         requests = []
         # With record_limit one is fetched from at a time: the one that was longest ago comes first.
         for node in sorted(self._nodes.values(), key=lambda node: node.fetched_at):
@@ -152,6 +152,11 @@ class ShareRequestManager:
             wake_at = min(wake_at, at)
             if request is not None:
                 requests.append(request)
+        # Behind the requests: a call without any time gets one attempt.
+        for call in self._acknowledgements.overdue(now):
+            self._acknowledgements.give_up(now, tuple(call.waiting))
+            for node in self._nodes.values():
+                node.pieces = [piece for piece in node.pieces if piece.call is not call]
         self._acknowledgements.tell()
         self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
         return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
@@ -393,3 +398,23 @@ class ShareRequestManager:
             for fetch in brought:
                 self._share_state.put(fetch)
         self._acknowledgements.tell()
+
+
+def _divided(
+    said: tuple[Acknowledged, ...], held: Held | None
+) -> tuple[tuple[Acknowledged, ...], tuple[Acknowledged, ...]]:
+    """What is said of offsets that are held, and what of others of the fetch: the locks of these have ended before."""
+    if held is None or held.has(said):
+        return said, ()
+    spans = [(each.first, each.last) for each in said]
+    ended = without(spans, held.open)
+    kept = without(spans, ended)
+
+    def besides(gone: list[Range]) -> tuple[Acknowledged, ...]:
+        return tuple(
+            Acknowledged(first, last, each.type)
+            for each in said
+            for first, last in without([(each.first, each.last)], gone)
+        )
+
+    return besides(ended), besides(kept)

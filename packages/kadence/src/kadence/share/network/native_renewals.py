@@ -54,16 +54,29 @@ class NativeRenewals:
         for node_id in self._plans.keys() - known:
             self._arm(node_id, None)
         for node in nodes:
+            self._look_at_ends(now, node)
             before = self._plans.get(node.node_id)
             if not node.changed and (before is None or until - before.until < lock_ms // 3):
                 continue
             node.changed = False
             self._arm(node.node_id, self._plan(now, node, lock_ms, until))
 
+    @staticmethod
+    def _look_at_ends(now: int, node: ShareNode) -> None:
+        """The native thread has not kept what ended while this thread ran: a broker that is silent keeps no lock."""
+        if node.native:
+            return
+        for fetch in node.held:
+            if fetch.kept_until and fetch.lock_ends <= now:
+                fetch.kept_until = 0
+                node.changed = True
+
     def _plan(self, now: int, node: ShareNode, lock_ms: int, until: int) -> NativeHeartbeatPlan | None:
         epoch = node.next_epoch
         renewals: dict[Held, list[Range]] = {
-            held: held.open for held in node.held.values() if held.renewable and held.open and not held.alone
+            held: held.open
+            for held in node.held.values()
+            if held.renewable and held.open and not held.alone and (node.native or now < held.fetch.lock_ends)
         }
         if epoch is None or not renewals or not node.can_renew:
             return None
