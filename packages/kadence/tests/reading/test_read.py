@@ -412,5 +412,7 @@ def test_what_does_not_exist(broker: Broker) -> None:
 
 def test_without_pyarrow_one_sentence_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependencyError, match=r"read\(\) needs pyarrow: pip install kadence\[arrow\]"):
+    with pytest.raises(
+        MissingDependencyError, match=r"read\(\) needs pyarrow: pip install 'kadence\[arrow\]'"
+    ):
         read("t", bootstrap_servers="127.0.0.1:1")

@@ -159,7 +159,7 @@ def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     arrow._pyarrow.cache_clear()
     arrow.schema.cache_clear()
-    with pytest.raises(MissingDependencyError, match=r"pip install kadence\[arrow\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'kadence\[arrow\]'"):
         arrow.to_table([])
     monkeypatch.undo()
     arrow._pyarrow.cache_clear()
