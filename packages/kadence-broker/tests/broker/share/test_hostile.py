@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 from tests.broker.share.pure import ACCEPT, REJECT, Queue
-from tests.broker.share.scene import Member, Scene, acquired
+from tests.broker.share.scene import Connection, Member, Scene, acquired
 
+from kadence.protocol import alter_share_group_offsets as alter_api
+from kadence.protocol import describe_share_group_offsets as describe_api
 from kadence.protocol.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from kadence_broker.share import dead_letters
 from kadence_broker.share.acquiring import Wish
@@ -145,3 +147,19 @@ def test_a_letter_waits_for_a_disk_that_does_not_take_it(
     assert scene.log(0, "dlq.t").end_offset == 0
     scene.turn(1_000)
     assert scene.log(0, "dlq.t").end_offset == 1
+
+
+def test_a_start_offset_far_below_zero(scene: Scene) -> None:
+    """It is stored as it is; the group can be described, and is read from the first record."""
+    scene.produce(3)
+    partition = alter_api.AlterShareGroupOffsetsRequestPartition(0, -(2**63))
+    topic = alter_api.AlterShareGroupOffsetsRequestTopic("t", [partition])
+    connection = Connection(1)
+    scene.call(connection, alter_api.AlterShareGroupOffsetsRequest("g", [topic]))
+    group = describe_api.DescribeShareGroupOffsetsRequestGroup("g", None)
+    (answer,) = scene.call(connection, describe_api.DescribeShareGroupOffsetsRequest([group]))
+    (told,) = answer.groups[0].topics[0].partitions
+    assert (told.start_offset, told.lag) == (-(2**63), 2**63 - 1)
+    member = scene.member()
+    assert acquired(member.fetch()) == []  # it finds out that records are missing
+    assert acquired(member.fetch()) == [(0, 2, 1)]
