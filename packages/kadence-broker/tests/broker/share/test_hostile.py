@@ -89,7 +89,7 @@ def test_a_waiting_fetch_that_cannot_read_ends_with_its_connection(
     assert acquired(answers[0]) == [(0, 2, 1)]
 
 
-def test_many_topics_in_one_answer(scene: Scene, member: Member, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_topics_in_one_answer(scene: Scene, member: Member) -> None:
     """The work for an answer grows with its topics, and not with their square."""
     compared = 0
 
