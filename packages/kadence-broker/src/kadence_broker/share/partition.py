@@ -111,7 +111,7 @@ class SharePartition:
     def read_jumped(self, begin: int, offset: int) -> None:
         """A read from ``begin`` found its first batch at ``offset``: compaction took what was missing between.
 
-        Kafka leaves the start offset in a gap that has gone; then it never moves again, and the window fills up.
+        A start offset in a gap that has gone would never move again, and the window would fill up.
         """
         self._gaps_begin_at(offset)
         if begin <= self.start_offset and self.in_flight.floor(self.start_offset) is None:
@@ -153,8 +153,14 @@ class SharePartition:
         return None
 
     def may_read(self, settings: ShareSettings) -> bool:
-        """True if a read may bring something: a released record, or new ones while the window is not full."""
-        return self.next_offset != self.end_offset + 1 or self.window < settings.max_record_locks
+        """True if a read may bring something: a released record, or new ones while the window is not full.
+
+        What was archived without an answer of a member (aborted, compacted away) may fill the window. Nobody's answer
+        will move the start over that, so it moves here, or the group would stand still for ever.
+        """
+        if self.next_offset != self.end_offset + 1 or self.window < settings.max_record_locks:
+            return True
+        return self.advance() and self.window < settings.max_record_locks
 
     # The one door for changes of state
 

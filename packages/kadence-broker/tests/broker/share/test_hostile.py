@@ -54,6 +54,24 @@ def test_a_gap_in_the_middle_is_compacted_away() -> None:
     assert (queue.state.start_offset, queue.state.window) == (15, 0)
 
 
+def test_a_long_aborted_transaction_does_not_fill_the_window() -> None:
+    """Nobody acknowledges what is archived unseen, and yet the group comes to what is behind it."""
+    batches = [(first, first + 49) for first in range(0, 500, 50)]
+    queue = Queue(*batches, (500, 500), max_record_locks=100)
+    for _ in batches:
+        assert queue.take(max_records=50, aborted=batches) == []
+    assert queue.take(aborted=batches) == [(500, 500, 1)]
+
+
+def test_a_full_window_is_compacted_away() -> None:
+    queue = Queue((0, 99), (100, 109), max_record_locks=100)
+    assert queue.take(max_records=100) == [(0, 99, 1)]
+    queue.wait(30_000)
+    del queue.log[0]
+    assert queue.take() == []
+    assert queue.take() == [(100, 109, 1)]
+
+
 def test_locks_of_a_state_that_is_void_change_nothing(scene: Scene, member: Member) -> None:
     """A fetch in pieces comes to a share-partition that was altered since its first piece."""
     scene.produce(10)
