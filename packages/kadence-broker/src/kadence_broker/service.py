@@ -190,8 +190,7 @@ class _Paced:
 
     def begin(self, call: Call, steps: Steps) -> None:
         """Do the first piece now: most requests have no other."""
-        if not self._piece(call, steps):
-            self._wait(call, steps)
+        self._run(call, steps)
 
     def _wait(self, call: Call, steps: Steps) -> None:
         if not self._waiting:
@@ -202,6 +201,10 @@ class _Paced:
         call, steps = self._waiting.popleft()
         if self._waiting:
             self._loop.soon(self._go_on)
+        self._run(call, steps)
+
+    def _run(self, call: Call, steps: Steps) -> None:
+        """Do a piece. Timers and other requests get here, too: a bug must not cost them, nor hang this one."""
         is_over = True
 
         def serve(call: Call) -> None:

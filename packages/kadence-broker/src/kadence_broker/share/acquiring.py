@@ -181,6 +181,7 @@ class _Acquiring:
         begin = floor.first if floor is not None and floor.last >= offset else offset
         skipped = partition.in_flight.between(begin, first_read - 1)
         partition.archive(offset, first_read - 1, skipped, RecordState.AVAILABLE)
+        partition.read_jumped(offset, first_read)
 
     # What is in flight already
 

@@ -7,8 +7,10 @@ ERROR line says so. Keys and values are copied only where the group wants it; he
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from kadence.clock import add_ms
@@ -40,6 +42,8 @@ _FIRST_BACKOFF_MS: Final = 1_000
 _LONGEST_BACKOFF_MS: Final = 30_000
 _ROUND: Final = 500
 """Letters that are written in one go; other clients have their turn before the next."""
+_AT_ONCE: Final = 20
+"""Letters of different records' states, however few records each has."""
 _RETRIABLE: Final = frozenset({codes.NOT_LEADER_OR_FOLLOWER, codes.KAFKA_STORAGE_ERROR})
 
 
@@ -60,17 +64,29 @@ class _LostError(Exception):
 class DeadLetters:
     """Writes letters to the topics of this broker. The broker's thread owns it."""
 
-    __slots__ = ("_cluster", "_loop", "_settings")
+    __slots__ = ("_cluster", "_loop", "_settings", "_waiting")
 
     def __init__(self, cluster: Cluster, loop: Loop, settings: Settings) -> None:
         self._cluster = cluster
         self._loop = loop
         self._settings = settings
+        self._waiting: deque[_Sending] = deque()
 
     def send(self, led: Led, letter: DeadLetter) -> None:
         """Write a dead letter, and have its records archived."""
-        sending = _Sending(led, letter, letter.first)
-        self._loop.soon(lambda: self._go_on(sending))
+        self._wait(_Sending(led, letter, letter.first))
+
+    def _wait(self, sending: _Sending) -> None:
+        if not self._waiting:
+            self._loop.soon(self._take_turns)
+        self._waiting.append(sending)
+
+    def _take_turns(self) -> None:
+        """Write some of the letters that wait: one request may have thousands of them."""
+        for _ in range(min(len(self._waiting), _AT_ONCE)):
+            self._loop.soon(partial(self._go_on, self._waiting.popleft()))
+        if self._waiting:
+            self._loop.soon(self._take_turns)
 
     def _go_on(self, sending: _Sending) -> None:
         led, letter = sending.led, sending.letter
@@ -86,6 +102,8 @@ class DeadLetters:
                 self._again(sending, str(error))
             else:
                 self._lost(sending, str(error))
+        except OSError as error:
+            self._again(sending, str(error))
         else:
             partition.on_durable(self._written(sending, end))
 
@@ -96,7 +114,7 @@ class DeadLetters:
                 return
             sending.next, sending.tries = end + 1, 0
             if sending.next <= sending.letter.last:
-                self._loop.soon(lambda: self._go_on(sending))
+                self._wait(sending)
             else:
                 sending.led.letter_written(sending.letter)
 

@@ -115,6 +115,14 @@ class InFlightBatch:
             for number, delivery in enumerate(self.each):
                 yield self.first + number, self.first + number, delivery
 
+    def parts_within(self, first: int, last: int) -> Iterator[tuple[int, int, Delivery]]:
+        """Those of `parts` that overlap two offsets; the others cost nothing."""
+        if self.whole is None:
+            for offset, delivery in self.within(first, last):
+                yield offset, offset, delivery
+        elif self.first <= last and self.last >= first:
+            yield self.first, self.last, self.whole
+
     def within(self, first: int, last: int) -> Iterator[tuple[int, Delivery]]:
         """Offsets and their states between two offsets, of a batch that is split."""
         begin, end = max(first, self.first), min(last, self.last)

@@ -202,6 +202,8 @@ class ParkedShareFetch:
     ) -> tuple[PartitionData, int]:
         """Acquire records of one partition; how many that are."""
         data = PartitionData(partition_index=named.partition, records=b"")
+        if led.state.is_fenced:
+            return data, 0  # Since the last piece of this request; its log may have gone, too.
         offset = led.state.next_offset
         if offset < led.log.start_offset:
             # As in Kafka, this answer only finds out that records were deleted; the next has those that are left.
@@ -250,9 +252,7 @@ class ParkedShareFetch:
                 self._message.group_id or ""
             ).lock_duration_ms
         )
-        for named in self._order:
-            if named in data:
-                _add(response, named, data[named])
+        _add(response, {named: data[named] for named in self._order if named in data})
         return response
 
     def _finished(self, response: ShareFetchResponse) -> ShareFetchResponse:
@@ -262,10 +262,14 @@ class ParkedShareFetch:
             for topic in response.responses
             for each in topic.partitions
         }
+        new = {
+            named: PartitionData(partition_index=named.partition, records=b"")
+            for named in self._acknowledged
+            if named not in known
+        }
+        _add(response, new)
+        known |= new
         for named, code in self._acknowledged.items():
-            if named not in known:
-                known[named] = PartitionData(partition_index=named.partition, records=b"")
-                _add(response, named, known[named])
             known[named].acknowledge_error_code = code
         leaders: dict[int, BrokerNode] = {}
         for named, each in known.items():
@@ -282,9 +286,10 @@ def _failure(named: TopicIdPartition, code: int) -> PartitionData:
     return PartitionData(partition_index=named.partition, error_code=code, records=b"")
 
 
-def _add(response: ShareFetchResponse, named: TopicIdPartition, data: PartitionData) -> None:
-    for topic in response.responses:
-        if topic.topic_id == named.topic_id:
-            topic.partitions.append(data)
-            return
-    response.responses.append(ShareFetchableTopicResponse(topic_id=named.topic_id, partitions=[data]))
+def _add(response: ShareFetchResponse, data: dict[TopicIdPartition, PartitionData]) -> None:
+    topics = {each.topic_id: each for each in response.responses}
+    for named, each in data.items():
+        if named.topic_id not in topics:
+            topics[named.topic_id] = ShareFetchableTopicResponse(topic_id=named.topic_id)
+            response.responses.append(topics[named.topic_id])
+        topics[named.topic_id].partitions.append(each)

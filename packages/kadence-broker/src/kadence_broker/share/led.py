@@ -155,6 +155,8 @@ class Led:
     # Locks
 
     def _watch_locks(self) -> None:
+        if self.state.is_fenced:
+            return  # Its locks are void, and their ends would be stored over the state that is valid now.
         ends = self.state.next_lock_end()
         if ends >= self._timer_at:
             return

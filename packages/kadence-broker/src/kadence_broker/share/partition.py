@@ -103,6 +103,20 @@ class SharePartition:
         if self._gap_start >= 0:
             self._gap_start = offset if self.has_gaps and offset <= self._gap_end else -1
 
+    def _gaps_begin_at(self, offset: int) -> None:
+        """Nothing below ``offset`` can be read any more: a fetch from a gap there would bring nothing, for ever."""
+        if self._gap_start >= 0:
+            self._gap_start = max(self._gap_start, offset)
+
+    def read_jumped(self, begin: int, offset: int) -> None:
+        """A read from ``begin`` found its first batch at ``offset``: compaction took what was missing between.
+
+        A start offset in a gap that has gone would never move again, and the window would fill up.
+        """
+        self._gaps_begin_at(offset)
+        if begin <= self.start_offset and self.in_flight.floor(self.start_offset) is None:
+            self.start_offset = min(self.in_flight.first.first, offset)
+
     # Where to read
 
     @property
@@ -139,8 +153,14 @@ class SharePartition:
         return None
 
     def may_read(self, settings: ShareSettings) -> bool:
-        """True if a read may bring something: a released record, or new ones while the window is not full."""
-        return self.next_offset != self.end_offset + 1 or self.window < settings.max_record_locks
+        """True if a read may bring something: a released record, or new ones while the window is not full.
+
+        What was archived without an answer of a member (aborted, compacted away) may fill the window. Nobody's answer
+        will move the start over that, so it moves here, or the group would stand still for ever.
+        """
+        if self.next_offset != self.end_offset + 1 or self.window < settings.max_record_locks:
+            return True
+        return self.advance() and self.window < settings.max_record_locks
 
     # The one door for changes of state
 
@@ -300,6 +320,7 @@ class SharePartition:
         """
         if offset <= self.start_offset:
             return False
+        self._gaps_begin_at(offset)
         if not len(self.in_flight):
             self.start_offset = self.end_offset = offset
             return True
@@ -346,10 +367,10 @@ class SharePartition:
     def letter_written(self, letter: DeadLetter) -> Changes:
         """The dead letter of these offsets is written, or given up: they are archived."""
         changes = Changes()
-        for batch in self.in_flight:
-            for first, last, delivery in batch.parts():
-                is_meant = delivery.state is RecordState.ARCHIVING
-                if is_meant and first <= letter.last and last >= letter.first:
+        floor = self.in_flight.floor(letter.first)
+        for batch in self.in_flight.between(letter.first if floor is None else floor.first, letter.last):
+            for first, last, delivery in batch.parts_within(letter.first, letter.last):
+                if delivery.state is RecordState.ARCHIVING:
                     self.change(delivery, first, last, RecordState.ARCHIVED, changes)
         return changes
 

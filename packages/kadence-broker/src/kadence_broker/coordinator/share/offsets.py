@@ -19,6 +19,7 @@ from kadence_broker.coordinator.topics import TopicImage
 __all__ = ["describe_offsets"]
 
 _UNKNOWN = -1
+_MOST = 2**63 - 1
 _NO_LEADER = "There is no leader for this topic-partition as we are in the middle of a leadership election."
 
 
@@ -93,7 +94,8 @@ def _partition(
             error_code=codes.LEADER_NOT_AVAILABLE,
             error_message=_NO_LEADER,
         )
-    told.lag = end - summary.start_offset - summary.delivery_complete_count
+    # An alteration may have set any offset, also one so far below zero that the lag has no place in its field.
+    told.lag = min(end - summary.start_offset - summary.delivery_complete_count, _MOST)
     return told
 
 
