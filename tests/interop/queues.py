@@ -63,7 +63,7 @@ _READY_S: Final = 60.0
 _PAUSE_S: Final = 0.15
 """Kafka's time for what it does in the background; ours does it at once."""
 _LONG_PAUSE_S: Final = 2.0
-"""The same where an answer differed: no answer tells when Kafka is done, and on a busy machine it takes longer."""
+"""The same where an answer differed: no answer shows when Kafka is done, and on a busy machine it takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ def _gives(answer: Any) -> bool:
 def compare_queues(seeds: range, kafka: str) -> Iterator[Difference | None]:
     """Run sequences, some at once, as they mostly wait; what each found.
 
-    A sequence that differs runs again with long pauses: what differs then is no matter of Kafka's threads.
+    A sequence that differs runs again with long pauses: what differs then does not come from Kafka's threads.
     """
 
     def run(ours: Broker, some: range) -> list[Difference | None]:

@@ -86,7 +86,7 @@ class Ended(NamedTuple):
 class AcknowledgementsEnded(BackgroundEvent):
     """Acknowledgements have ended: for the callback, for renewed records, and for the counts.
 
-    Told of everything while `ShareState.wants_results` is set; else only of RENEW and of errors. It comes before the
+    Sent for everything while `ShareState.wants_results` is set; else only of RENEW and of errors. It comes before the
     `Answer` to a SYNC event that it ends.
     """
 

@@ -37,7 +37,7 @@ _inside: Final[ContextVar[tuple[Results, ...]]] = ContextVar("inside", default=(
 
 
 class Results:
-    """Ended acknowledgements that the callback was not told of."""
+    """Ended acknowledgements with which the callback was not called yet."""
 
     def __init__(self, shared_state: ShareState, holding: Holding) -> None:
         self._shared_state = shared_state

@@ -1,7 +1,7 @@
-"""The ends of acknowledgements: what the application is told of each, and when its calls are answered (KIP-932).
+"""The ends of acknowledgements: what the application hears of each, and when its calls are answered (KIP-932).
 
 A piece ends once: taken by the broker, refused, or given up because its locks or the call's time were over. All that
-ended in one turn is told by one event, and the calls that it completes are answered after it.
+ended in one turn goes into one event, and the calls that it completes are answered after it.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ShareMembership(EpochMember):
         coordinator, metadata, config, add_event, new_id: as of `EpochMember`.
 
     Attributes:
-        topics: what is subscribed to. assignment: what it may fetch. on_assignment: told of each new one.
+        topics: what is subscribed to. assignment: what it may fetch. on_assignment: called with each new one.
         on_leaving: told when it leaves by whatever way, or is refused for good: it holds nothing from then on.
     """
 
@@ -188,7 +188,7 @@ class ShareMembership(EpochMember):
         log.info("group %s: joins (%s)", self.group.group_id, cause)
 
     def _gave_up(self, now: int, why: str) -> None:
-        """Nothing is told beside the error."""
+        """The error says it all."""
 
     # ------------------------------------------------------------ errors
 

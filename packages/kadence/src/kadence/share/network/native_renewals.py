@@ -35,7 +35,7 @@ class NativeRenewals:
     """Decides what the native thread is left for each broker.
 
     Attributes:
-        on_change: told of a broker's new plan; None: there is no native thread.
+        on_change: called with a broker's new plan; None: there is no native thread.
     """
 
     def __init__(self, config: ShareKeys, progress: Progress) -> None:
