@@ -341,6 +341,17 @@ class SharedPartition(DeliveryState):
             return None
         return at.fetch_epoch if at.fetch_epoch < self.topic_since else self.fetch_epoch
 
+    def counts(self, offset: int, fetch_epoch: int) -> bool:
+        """Whether ``offset`` may be committed, which follows from records read under ``fetch_epoch`` (C19).
+
+        Not after a jump, and not before the place that ``auto.offset.reset`` has chosen since: from an offset that the
+        log no longer has, a restart would apply the policy again. The network thread writes ``read_since`` before
+        ``origin``, so they are read the other way round.
+        """
+        origin = self.origin
+        start = None if origin is None else origin.start
+        return fetch_epoch >= self.read_since and (start is None or offset >= start.offset)
+
     def topic_read(self) -> bytes:
         """The id of the topic that the records returned by polls are of; zero if it is not known."""
         at = self._position if self.decoded is None else self.decoded

@@ -347,8 +347,8 @@ class Subscription:
         Args:
             processed: the offset to commit until more is processed; None: ``offset`` itself. committed: the group's
                 committed offset, if it is this offset. goes_on: reading continues there, and neither the program nor a
-                reset has chosen the offset. rereads: the consumer fetches records again that it has put back, so
-                earlier records still count.
+                reset has chosen the offset. rereads: the consumer fetches records again that nobody was given, or
+                that it has put back, so earlier records still count.
         """
         state = self.partitions[partition]
         shared_partition = state.shared_partition

@@ -148,6 +148,22 @@ def test_where_the_program_sought_is_not_committed_unasked(
         assert _committed(consumer) is None
 
 
+def test_a_commit_that_no_longer_counts_leaves_the_place_to_be_committed(cluster: VirtualCluster) -> None:
+    """Its records were read before `auto.offset.reset` chose another place."""
+    with _subscribed(cluster, "quiet", "busy", auto_offset_reset="latest") as consumer:
+        cluster.produce("quiet", 5, partitions=1, start=20)
+        records = read(consumer, 5)
+        consumer.pause([_QUIET])
+        assert not consumer.poll(2), "the fetch that was on its way has ended"
+        cluster.produce("quiet", 5, partitions=1, start=25)
+        cluster.virtual_broker.delete_records("quiet", 0, 30)
+        consumer.resume([_QUIET])
+        poll_until(consumer, lambda: consumer.position(_QUIET) == 30)
+        consumer.commit(records)
+        consumer.commit({_BUSY: 20})
+        assert _committed(consumer) == 30
+
+
 def test_nothing_that_was_committed_is_taken_back(cluster: VirtualCluster) -> None:
     with _subscribed(cluster, "quiet", "busy", auto_offset_reset="earliest") as consumer:
         consumer.commit_async({_QUIET: 9})

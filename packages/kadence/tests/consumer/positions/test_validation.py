@@ -158,6 +158,9 @@ def test_kip320_records_that_were_only_buffered_are_read_again_and_nothing_is_lo
     (part,) = world.ask("Fetch").message.topics[0].partitions
     assert (part.fetch_offset, part.last_fetched_epoch) == (10, 5)
     assert world.errors() == []
+    assert world.state().shared_partition.read_since == fetch_epoch, (
+        "what was given to the application counts"
+    )
 
 
 def test_kip320_a_truncation_proves_nothing_about_what_the_application_has_in_hand() -> None:

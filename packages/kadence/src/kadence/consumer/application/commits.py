@@ -11,7 +11,7 @@ without that a restart, or another member, applies the policy again, and ``lates
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -116,7 +116,7 @@ class Commits:
         began = self._clock.now_ms()
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
-            self._send_starts(chosen, deadline)
+            self._send_starts(chosen, deadline, read_under, known, lost)
             void = yield from self._exchange.call(
                 m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known
             )
@@ -148,7 +148,7 @@ class Commits:
         chosen, lost, read_under, known = self._chosen(offsets, read_under)
         now, config = self._clock.now_ms(), self._config
         deadline = add_ms(now, config.default_api_timeout_ms)
-        self._send_starts(chosen, deadline)
+        self._send_starts(chosen, deadline, read_under, known, lost)
         if is_parting:
             deadline = add_ms(now, config.request_timeout_ms)
         self._send(chosen, lost, callback, deadline, read_under, known=known, is_parting=is_parting)
@@ -243,14 +243,29 @@ class Commits:
                 found[partition] = OffsetAndMetadata(at.offset, at.leader_epoch)
         return found
 
-    def _send_starts(self, beside: Mapping[TopicPartition, OffsetAndMetadata], deadline: int) -> None:
+    def _send_starts(
+        self,
+        beside: Mapping[TopicPartition, OffsetAndMetadata],
+        deadline: int,
+        read_under: Mapping[TopicPartition, int],
+        known: Mapping[TopicPartition, SharedPartition],
+        lost: frozenset[TopicPartition],
+    ) -> None:
         """Commit where reading began, with a commit of ``beside`` that follows at once, and is the program's.
 
         They are no part of it: what becomes of them is not what it asked for. They go out in one request.
+
+        Args:
+            read_under, known, lost: those of the program's commit, see `events.Commit`.
         """
         if self._shared_state.ended:
             return
-        self._answer_starts(beside)
+        refused: Collection[TopicPartition] = lost
+        if not self._known.is_by_hand:
+            assigned = self._shared_state.shared_partitions
+            refused = lost | {p for p in beside if assigned.get(p) is not known.get(p)}
+        taken = {p: at for p, at in beside.items() if p not in refused} if refused else beside
+        self._answer_starts(taken, read_under)
         # Nothing is open after the first commits, mostly.
         if (self._open_starts or self._known_starts != self._shared_state.starts) and (
             starts := self._starts()
@@ -262,13 +277,21 @@ class Commits:
                 m.Commit(call_id, deadline, offsets, retry=False, parting=True, read_under=read_under)
             )
 
-    def _answer_starts(self, offsets: Iterable[TopicPartition]) -> None:
-        """Offsets of these were given: where reading began would take them back."""
+    def _answer_starts(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], read_under: Mapping[TopicPartition, int]
+    ) -> None:
+        """These are about to be committed, so where reading began would take them back.
+
+        What no longer counts is not committed, and leaves the place to be committed.
+        """
         assignment = self._shared_state.shared_partitions
-        for partition in offsets:
+        for partition, at in offsets.items():
             each = assignment.get(partition)
             origin = None if each is None else each.origin
-            if origin is not None and origin.start is not None:
+            if each is None or origin is None or origin.start is None:
+                continue
+            fetch_epoch = read_under.get(partition)
+            if fetch_epoch is None or each.counts(at.offset, fetch_epoch):
                 self._answered_starts[partition] = origin.start.number
 
     # ------------------------------------------------------------ automatic
@@ -334,7 +357,7 @@ class Commits:
         read = self._changed(self._processed(partitions)) if self.is_automatic else {}
         if read and not self._shared_state.ended:
             offsets, read_under = parts_of(read)
-            self._answer_starts(offsets)
+            self._answer_starts(offsets, read_under)
             call_id = self._exchange.next_id()
             self._partings.add(call_id)
             deadline = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
@@ -359,7 +382,7 @@ class Commits:
         """Commit these automatically, if there are any."""
         if read:
             offsets, read_under = parts_of(read)
-            self._answer_starts(offsets)
+            self._answer_starts(offsets, read_under)
             deadline = add_ms(now, self._config.default_api_timeout_ms)
             self._own = self._send(offsets, frozenset(), None, deadline, read_under)
 
@@ -386,7 +409,7 @@ class Commits:
         if not read:
             return
         offsets, read_under = parts_of(read)
-        self._answer_starts(offsets)
+        self._answer_starts(offsets, read_under)
         try:
             # A wakeup that came before ends the wait, not the commit.
             self._exchange.take_background_events()

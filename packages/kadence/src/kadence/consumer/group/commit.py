@@ -295,7 +295,7 @@ class CommitRequestManager:
         tenure: dict[TopicPartition, PartitionState | None] = {}
         pending = Pending(call, tenure, {}, lost=set(call.lost))
         outside: list[TopicPartition] = []
-        for partition in call.offsets:
+        for partition, at in call.offsets.items():
             given[partition] = now
             held = tenure[partition] = self._membership.tenure(partition)
             if held is None:
@@ -306,7 +306,7 @@ class CommitRequestManager:
             shared_partition, fetch_epoch = held.shared_partition, read_under.get(partition)
             if is_member and known is not None and shared_partition is not known.get(partition):
                 pending.lost.add(partition)
-            if fetch_epoch is not None and fetch_epoch < shared_partition.read_since:
+            if fetch_epoch is not None and not shared_partition.counts(at.offset, fetch_epoch):
                 pending.void.add(partition)
         if outside:
             pending.foreign = frozenset(filter(self.is_foreign, outside))

@@ -96,7 +96,8 @@ class Truncation:
                 diverging,
                 position,
             )
-            self._move(state, position, given_epoch)
+            # What the application was given is still in the log, so it counts.
+            self._move(state, position, given_epoch, rereads=True)
             return
         log.warning("%s", _lost(state, position, diverging))
         if not (self._has_policy or state.is_from_start):
@@ -108,7 +109,7 @@ class Truncation:
         else:
             self._subscription.lose(partition, _error(state, position, diverging, epoch))
 
-    def _move(self, state: PartitionState, offset: int, epoch: int | None) -> None:
+    def _move(self, state: PartitionState, offset: int, epoch: int | None, *, rereads: bool = False) -> None:
         """Start a new fetch epoch during reading.
 
         The application did not ask for it, so no more records count as processed.
@@ -127,7 +128,12 @@ class Truncation:
             # Nothing is left of the range to read. The epochs read belong to the old log.
             offset, epoch, starts = state.floor, None, []
         self._subscription.position(
-            state.partition, offset, starts[-1][0] if starts else epoch, kept, goes_on=True
+            state.partition,
+            offset,
+            starts[-1][0] if starts else epoch,
+            kept,
+            goes_on=True,
+            rereads=rereads,
         )
         state.topic_id, state.epoch_starts = topic_id, starts
 
