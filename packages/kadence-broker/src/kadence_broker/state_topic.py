@@ -151,14 +151,14 @@ class StateTopic:
             )
             partition.append(now, memoryview(batch), origin=Origin.COORDINATOR)
 
-    def read(self, index: int) -> Iterator[Record | Ended]:
+    def read(self, index: int, isolation: Isolation = Isolation.LOG_END) -> Iterator[Record | Ended]:
         """All stored records of one partition, oldest first. Records that cannot be read are logged and left out.
 
         A snapshot that a crash has torn is left out, too: the records that it would replace are still there. To read
         a part of it would change the order of a partition's offsets, of which the last one counts.
         """
         snapshot: list[Record | Ended] = []
-        for each, place in self._entries(self.partition(index)):
+        for each, place in self._entries(self.partition(index), isolation):
             number, total = place or (1, 1)
             if number == 1:
                 snapshot.clear()
@@ -168,10 +168,12 @@ class StateTopic:
                 yield from snapshot
                 snapshot.clear()
 
-    def _entries(self, partition: Partition) -> Iterator[tuple[Record | Ended | None, _Place | None]]:
+    def _entries(
+        self, partition: Partition, isolation: Isolation
+    ) -> Iterator[tuple[Record | Ended | None, _Place | None]]:
         """The input of `read`: records, each with its place in a snapshot; None for one that cannot be read."""
         offset = partition.start_offset
-        while views := partition.read(offset, _READ_BYTES, Isolation.LOG_END):
+        while views := partition.read(offset, _READ_BYTES, isolation):
             for header, batch in itertools.chain.from_iterable(map(iter_batches, views)):
                 # The first batch may begin before the offset, when a snapshot was begun within it.
                 if header.is_control:

@@ -114,9 +114,13 @@ def in_table(hash_of: Callable[[K], int], keys: Iterable[K], capacity: int = 16)
     return table.in_order()
 
 
-def in_set(hash_of: Callable[[K], int], keys: Collection[K]) -> list[K]:
-    """Keys in the order of a ``HashSet`` that was made of a list of them."""
-    return in_table(hash_of, keys, max(int(len(keys) / 0.75) + 1, 16))
+def in_set(hash_of: Callable[[K], int], keys: Collection[K], count: int | None = None) -> list[K]:
+    """Keys in the order of a ``HashSet`` that was made of a list of them.
+
+    Args:
+        count: the keys are some of so many; None: they are all.
+    """
+    return in_table(hash_of, keys, max(int((len(keys) if count is None else count) / 0.75) + 1, 16))
 
 
 def timeline_order(names: Iterable[str]) -> list[str]:

@@ -90,8 +90,8 @@ class DeadLetters:
 
     def _go_on(self, sending: _Sending) -> None:
         led, letter = sending.led, sending.letter
-        if led.state.is_fenced:
-            return  # Its next leader begins anew with what is stored.
+        if led.state.is_fenced and not led.is_void:
+            return  # Who loads what is stored begins anew with the letter.
         try:
             end = min(sending.next + _ROUND - 1, letter.last)
             partition = self._write(sending, end)

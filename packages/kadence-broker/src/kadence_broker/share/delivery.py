@@ -11,7 +11,7 @@ What is ACKNOWLEDGED or ARCHIVED is done: the group never sees it again. An ARCH
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
@@ -95,9 +95,7 @@ class InFlightBatch:
         """From now on each offset has a state of its own."""
         whole = self.whole
         if whole is not None:
-            self.each = [
-                Delivery(whole.state, whole.count, whole.member, whole.lock_ends) for _ in range(self.size)
-            ]
+            self.each = [replace(whole) for _ in range(self.size)]
             self.whole = None
 
     def lies_within(self, first: int, last: int) -> bool:

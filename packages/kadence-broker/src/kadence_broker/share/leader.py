@@ -62,6 +62,7 @@ class ShareLeader:
         self._led: dict[ShareKey, Led] = {}
         self.settings_of = settings_of
         self.store = ShareStore(cluster, loop)
+        self.store.on_taken_back = self._taken_back
         self.sessions = ShareSessions(most_sessions)
 
     # Fetches and acknowledgements
@@ -156,10 +157,9 @@ class ShareLeader:
         self, key: SessionKey, partitions: Iterable[TopicIdPartition], connection: Connection
     ) -> ShareSession | None:
         """A new session of the connection; None: the node has too many."""
-        session = self.sessions.open(key, partitions)
+        session = self.sessions.open(key, partitions, connection)
         if session is not None:
-            # As in Kafka, the last session that a connection has opened is the one that ends with it.
-            connection.on_closed = partial(self._disconnected, session)
+            connection.on_closed = partial(self._disconnected, connection)
         return session
 
     def close_session(self, session: ShareSession) -> bool:
@@ -172,19 +172,29 @@ class ShareLeader:
                 led.release_member(session.key.member_id)
         return True
 
-    def _disconnected(self, session: ShareSession) -> None:
-        self.close_session(session)
-        node_id, group_id, _ = session.key
-        if not self.sessions.has_members(node_id, group_id):
-            idle = [
-                key
-                for key, led in self._led.items()
-                if key.group_id == group_id and led.log.leader_id == node_id
-            ]
-            for key in idle:
-                self._unload(key)
+    def _disconnected(self, connection: Connection) -> None:
+        """End all sessions of a connection. Kafka 4.4 ends the last that it opened, and keeps the others for good."""
+        ended = self.sessions.of(connection)
+        for session in ended:
+            self.close_session(session)
+        left = {
+            (node_id, group_id)
+            for node_id, group_id, _ in (session.key for session in ended)
+            if not self.sessions.has_members(node_id, group_id)
+        }
+        for key, led in list(self._led.items()):
+            if (led.log.leader_id, key.group_id) in left:
+                led.when_letters_are_written(partial(self._unload_if_idle, key, led))
 
-    # Changes of the cluster
+    def _unload_if_idle(self, key: ShareKey, led: Led) -> None:
+        if self._led.get(key) is led and not self.sessions.has_members(led.log.leader_id, key.group_id):
+            self._unload(key)
+
+    # Changes from elsewhere
+
+    def _taken_back(self, keys: Collection[ShareKey]) -> None:
+        for key in keys:
+            self._unload(key)
 
     def start(self) -> None:
         """Load what an earlier broker has stored."""
@@ -218,14 +228,14 @@ class ShareLeader:
         code = self.store.initialise(key, start_offset, state_epoch)
         if code == codes.NONE and key in self._led:
             # It stays, fenced, until it is asked for: who holds something of it is to hear of it.
-            self._led[key].fence()
+            self._led[key].fence(is_void=True)
         return code
 
     def delete(self, group_id: str, topic_id: bytes, partition: int) -> int:
         key = ShareKey(group_id, topic_id, partition)
         code = self.store.delete(key)
-        if code == codes.NONE:
-            self._unload(key)
+        if code == codes.NONE and key in self._led:
+            self._led.pop(key).fence(is_void=True)
         return code
 
     def is_initialised(self, group_id: str, topic_id: bytes, partition: int) -> bool:

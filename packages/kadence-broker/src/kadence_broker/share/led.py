@@ -45,16 +45,21 @@ class Led:
     Attributes:
         log: the partition whose records these are.
         waiting: fetches that look again when something changes, the longest waiting first.
+        is_void: what is stored is not this state any more: nobody will load it again.
     """
 
     __slots__ = (
+        "_letters",
         "_loop",
+        "_on_letters_written",
+        "_on_the_way",
         "_send_letter",
         "_settings_of",
         "_store",
         "_timer",
         "_timer_at",
         "_will_wake",
+        "is_void",
         "key",
         "log",
         "state",
@@ -82,8 +87,11 @@ class Led:
         self._timer: Timer | None = None
         self._timer_at = FOREVER
         self._will_wake = False
+        self._letters = self._on_the_way = 0
+        self._on_letters_written: Callable[[], None] | None = None
+        self.is_void = False
         for letter in state.letters_owed(self.settings):
-            send_letter(self, letter)
+            self._send(letter)
 
     def __repr__(self) -> str:
         return f"<{self.state!r} of {self.log.topic.name}-{self.log.index} for {self.key.group_id}>"
@@ -120,7 +128,8 @@ class Led:
         if code == codes.NONE and is_on_the_way:
             for each in changes.made:
                 each.delivery.is_settling = True
-            self._loop.soon(lambda: self._changed(changes))
+            self._on_the_way += 1
+            self._loop.soon(lambda: self._arrived(changes))
         elif code == codes.NONE:
             self._changed(changes)
         return code
@@ -143,14 +152,52 @@ class Led:
             self.state.undo(changes)
         return code
 
+    def _arrived(self, changes: Changes) -> None:
+        self._on_the_way -= 1
+        self._changed(changes)
+        self._look_for_letters()
+
     def _changed(self, changes: Changes) -> None:
-        if not changes.made or self.state.is_fenced:
+        if not changes.made:
             return
-        self.state.settle(changes)
-        self._watch_locks()
-        self.wake_soon()
+        if not self.state.is_fenced:
+            self.state.settle(changes)
+            self._watch_locks()
+            self.wake_soon()
+        elif not self.is_void:
+            return  # Who loads what is stored sends the letters.
         for letter in changes.dead_letters():
-            self._send_letter(self, letter)
+            self._send(letter)
+
+    # Dead letters
+
+    def _send(self, letter: DeadLetter) -> None:
+        self._letters += 1
+        self._send_letter(self, letter)
+
+    def when_letters_are_written(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` once no dead letter is on its way; it takes the place of an earlier one."""
+        self._on_letters_written = callback
+        self._look_for_letters()
+
+    def _look_for_letters(self) -> None:
+        callback = self._on_letters_written
+        if callback is not None and not self._letters and not self._on_the_way:
+            self._on_letters_written = None
+            callback()
+
+    def letter_written(self, letter: DeadLetter) -> None:
+        """A dead letter is written, or given up: its records are archived."""
+        self._letters -= 1
+        if self.state.is_fenced:
+            return
+        changes = self.state.letter_written(letter)
+        if batches := changes.stored:
+            code = self._store.write(self.key, self.state.start_offset, self.state.done_count, batches)
+            if code != codes.NONE:
+                _log.error("archived records of %r could not be stored: %s", self, codes.name(code))
+        self._changed(changes)
+        self._look_for_letters()
 
     # Locks
 
@@ -182,20 +229,15 @@ class Led:
         """Records were deleted from the beginning of the log."""
         self.state.log_starts_at(offset)
 
-    def letter_written(self, letter: DeadLetter) -> None:
-        """A dead letter is written, or given up: its records are archived."""
-        if self.state.is_fenced:
-            return
-        changes = self.state.letter_written(letter)
-        if batches := changes.stored:
-            code = self._store.write(self.key, self.state.start_offset, self.state.done_count, batches)
-            if code != codes.NONE:
-                _log.error("archived records of %r could not be stored: %s", self, codes.name(code))
-        self._changed(changes)
+    def fence(self, *, is_void: bool = False) -> None:
+        """Nobody may change this state any more: it has moved, or its group has left, and what is stored of it goes on.
 
-    def fence(self) -> None:
-        """It has been altered, deleted or moved, or its group has left: this state is void."""
+        Args:
+            is_void: it was altered or deleted, so nothing of it goes on. Dead letters that wait are still written: the
+                records were taken from their members.
+        """
         self.state.is_fenced = True
+        self.is_void |= is_void
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at = None, FOREVER

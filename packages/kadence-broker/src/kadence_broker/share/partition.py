@@ -224,7 +224,10 @@ class SharePartition:
     def settle(self, changes: Changes) -> None:
         """What these changes made available or done counts from now on."""
         for each in changes.made:
-            each.delivery.is_settling = False
+            if each.delivery.is_settling:
+                # Its batch may have been split since then.
+                for _, _, delivery in self._parts_within(each.first, each.last):
+                    delivery.is_settling = False
         self._may_have_available = True
         self.advance()
 
@@ -367,12 +370,16 @@ class SharePartition:
     def letter_written(self, letter: DeadLetter) -> Changes:
         """The dead letter of these offsets is written, or given up: they are archived."""
         changes = Changes()
-        floor = self.in_flight.floor(letter.first)
-        for batch in self.in_flight.between(letter.first if floor is None else floor.first, letter.last):
-            for first, last, delivery in batch.parts_within(letter.first, letter.last):
-                if delivery.state is RecordState.ARCHIVING:
-                    self.change(delivery, first, last, RecordState.ARCHIVED, changes)
+        for first, last, delivery in self._parts_within(letter.first, letter.last):
+            if delivery.state is RecordState.ARCHIVING:
+                self.change(delivery, first, last, RecordState.ARCHIVED, changes)
         return changes
+
+    def _parts_within(self, first: int, last: int) -> Iterator[tuple[int, int, Delivery]]:
+        """Everything in flight that overlaps two offsets."""
+        floor = self.in_flight.floor(first)
+        for batch in self.in_flight.between(first if floor is None else floor.first, last):
+            yield from batch.parts_within(first, last)
 
 
 def _next_end(batch: InFlightBatch) -> int:

@@ -3,13 +3,15 @@
     epoch 0      opens one, in the place of an earlier one      epoch -1     closes it, after its acknowledgements
     epoch 1, 2…  goes on; ShareFetch and ShareAcknowledge count together     (after 2**31 - 1 comes 1)
 
-A session belongs to the connection that opened it. A full cache refuses new sessions, and none makes room for another.
+A session belongs to the connection that opened it, its owner here, and ends with it. A full cache refuses new sessions,
+and none makes room for another.
 Nothing here reads a clock or knows a socket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -42,11 +44,13 @@ class ShareSession:
     """One member's session at one node.
 
     Attributes:
+        owner: the connection with which it ends.
         epoch: the one that the next request must carry.
         partitions: what it reads, in the order of its turns. The value: the next answer must name it.
     """
 
     key: SessionKey
+    owner: Hashable
     partitions: dict[TopicIdPartition, bool] = field(default_factory=dict)
     epoch: int = 1
 
@@ -85,11 +89,14 @@ class ShareSessions:
         most: of one node (``group.share.max.share.sessions``).
     """
 
-    __slots__ = ("_most", "_sessions")
+    __slots__ = ("_by_group", "_by_node", "_by_owner", "_most", "_sessions")
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._sessions: dict[SessionKey, ShareSession] = {}
+        self._by_node: Counter[int] = Counter()
+        self._by_group: Counter[tuple[int, str]] = Counter()
+        self._by_owner: dict[Hashable, dict[SessionKey, ShareSession]] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -97,16 +104,23 @@ class ShareSessions:
     def get(self, key: SessionKey) -> ShareSession | None:
         return self._sessions.get(key)
 
-    def open(self, key: SessionKey, partitions: Iterable[TopicIdPartition]) -> ShareSession | None:
+    def open(
+        self, key: SessionKey, partitions: Iterable[TopicIdPartition], owner: Hashable
+    ) -> ShareSession | None:
         """A new session, in the place of an earlier one of the member; None: there are too many.
 
         What the member has acquired stays its own.
         """
-        self._sessions.pop(key, None)
-        if sum(each.node_id == key.node_id for each in self._sessions) >= self._most:
+        earlier = self._sessions.get(key)
+        if earlier is not None:
+            self.close(earlier)
+        if self._by_node[key.node_id] >= self._most:
             return None
-        session = ShareSession(key, dict.fromkeys(partitions, False))
+        session = ShareSession(key, owner, dict.fromkeys(partitions, False))
         self._sessions[key] = session
+        self._by_node[key.node_id] += 1
+        self._by_group[key[:2]] += 1
+        self._by_owner.setdefault(owner, {})[key] = session
         return session
 
     def check(self, key: SessionKey, epoch: int) -> tuple[ShareSession | None, int]:
@@ -120,14 +134,27 @@ class ShareSessions:
 
     def close(self, session: ShareSession) -> bool:
         """Let a session go. False: it has gone before, or another has taken its place."""
-        if self._sessions.get(session.key) is not session:
+        key = session.key
+        if self._sessions.get(key) is not session:
             return False
-        del self._sessions[session.key]
+        del self._sessions[key]
+        self._by_node[key.node_id] -= 1
+        self._by_group[key[:2]] -= 1
+        if not self._by_group[key[:2]]:
+            del self._by_group[key[:2]]
+        owned = self._by_owner[session.owner]
+        del owned[key]
+        if not owned:
+            del self._by_owner[session.owner]
         return True
+
+    def of(self, owner: Hashable) -> list[ShareSession]:
+        """The sessions that end with a connection."""
+        return list(self._by_owner.get(owner, {}).values())
 
     def has_members(self, node_id: int, group_id: str) -> bool:
         """True while some member of the group has a session at the node."""
-        return any(key.node_id == node_id and key.group_id == group_id for key in self._sessions)
+        return (node_id, group_id) in self._by_group
 
     def topics(self, key: SessionKey) -> set[bytes]:
         """The topics of a session; none if there is no such session."""

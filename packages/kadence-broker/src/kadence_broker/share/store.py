@@ -7,6 +7,7 @@ passes on to its clients: COORDINATOR_NOT_AVAILABLE where the state cannot be st
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kadence.logs import logger
@@ -28,7 +29,7 @@ from kadence_broker.share.stored import (
     update,
 )
 from kadence_broker.state_topic import Ended, StateTopic
-from kadence_broker.storage import BatchError, Partition
+from kadence_broker.storage import BatchError, Isolation, Partition
 
 if TYPE_CHECKING:
     from kadence_broker.server.loop import Loop
@@ -39,15 +40,22 @@ _log = logger("kadence.broker")
 
 
 class ShareStore:
-    """The stored states. The broker's thread owns it."""
+    """The stored states. The broker's thread owns it.
 
-    __slots__ = ("_by_group", "_cluster", "_loop", "_states", "topic")
+    Attributes:
+        on_taken_back: called with share-partitions whose last changes the disk did not take: they are as before.
+    """
+
+    __slots__ = ("_by_group", "_cluster", "_loop", "_lost", "_states", "on_taken_back", "topic")
 
     def __init__(self, cluster: Cluster, loop: Loop) -> None:
         self._cluster = cluster
         self._loop = loop
         self._states: dict[ShareKey, StoredState] = {}
         self._by_group: dict[str, dict[bytes, dict[int, None]]] = {}
+        self._lost: set[int] = set()
+        """Partitions of the topic that take nothing until the broker is started again."""
+        self.on_taken_back: Callable[[Collection[ShareKey]], None] = lambda _: None
         self.topic = StateTopic(cluster, loop.wall_ms, SHARE_STATE_TOPIC, decode_share_state)
 
     def start(self) -> None:
@@ -157,9 +165,33 @@ class ShareStore:
             if not pending:
                 callback(codes.NONE if worst == codes.NONE else codes.COORDINATOR_NOT_AVAILABLE)
 
+        def flushed(index: int, code: int) -> None:
+            if code != codes.NONE:
+                self._take_back(index)
+            done(code)
+
         for each in partitions:
-            each.on_durable(done)
+            each.on_durable(partial(flushed, each.index))
         done(codes.NONE)
+
+    def _take_back(self, index: int) -> None:
+        """The disk did not keep the last records of a partition: who wrote them gets an error, so they do not count."""
+        if index in self._lost:
+            return
+        self._lost.add(index)
+        keys = self._keys_in(index)
+        _log.error(
+            "the last changes of %s-%d are taken back: the disk has not kept them", self.topic.name, index
+        )
+        for key in keys:
+            self._forget(key)
+        for each in self.topic.read(index, Isolation.UNCOMMITTED):
+            if not isinstance(each, Ended):
+                self._replay(each)
+        self.on_taken_back(keys)
+
+    def _keys_in(self, index: int) -> list[ShareKey]:
+        return [key for key in self._states if coordinator_partition(key.coordinator_key) == index]
 
     def _store(self, key: ShareKey, record: Record) -> int:
         partition = self.partition_of(key)
@@ -205,13 +237,13 @@ class ShareStore:
 
     def _snapshots(self, index: int) -> Iterator[Record]:
         now = self._loop.wall_ms()
-        for key, state in self._states.items():
-            if coordinator_partition(key.coordinator_key) == index:
-                yield snapshot(key, state, now)
+        for key in self._keys_in(index):
+            yield snapshot(key, self._states[key], now)
 
     def topic_deleted(self, name: str) -> None:
         """With the topic that keeps them, all states go."""
         if name == self.topic.name:
             self.topic.forget()
+            self._lost.clear()
             self._states.clear()
             self._by_group.clear()

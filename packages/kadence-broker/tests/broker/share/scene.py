@@ -28,7 +28,7 @@ from kadence_broker.handlers import HANDLERS
 from kadence_broker.server.security import Security
 from kadence_broker.service import Call
 from kadence_broker.settings import Settings
-from kadence_broker.storage import DataDirectory, Partition
+from kadence_broker.storage import DataDirectory, FsyncPolicy, Partition
 from kadence_testing import FakeClock
 
 __all__ = ["GROUP", "Connection", "Member", "Scene", "acks", "acquired", "offsets"]
@@ -63,10 +63,17 @@ class Scene:
         path: of a data directory; None: in memory.
     """
 
-    def __init__(self, path: Path | None = None, nodes: int = 1, **config: Any) -> None:
+    def __init__(
+        self,
+        path: Path | None = None,
+        nodes: int = 1,
+        *,
+        fsync: FsyncPolicy = "never",
+        **config: Any,
+    ) -> None:
         self.clock = FakeClock()
         settings = Settings.parse({each.replace("__", "."): value for each, value in config.items()})
-        disk = None if path is None else DataDirectory(path, "cluster", "never")
+        disk = None if path is None else DataDirectory(path, "cluster", fsync)
         self.core = BrokerCore(
             settings,
             [],
@@ -206,7 +213,7 @@ class Member:
         limits = {"max_wait_ms": 0, "min_bytes": 0, "max_bytes": 0, "max_records": 0}
         return self.fetch(acks={partition: batches}, is_renew_ack=True, **{**limits, **options})
 
-    def acknowledge(
+    def send_acknowledgement(
         self,
         batches: Acks = (),
         partition: int = 0,
@@ -215,8 +222,8 @@ class Member:
         version: int = 2,
         topic_id: bytes | None = None,
         **options: Any,
-    ) -> Any:
-        """Send a ShareAcknowledge; the error code of the partition, or of the whole."""
+    ) -> list[Any]:
+        """Send a ShareAcknowledge; its answer, once there is one."""
         topics = [
             AcknowledgeTopic(
                 topic_id or self.scene.topic_id,
@@ -230,7 +237,11 @@ class Member:
             topics=topics if batches else [],
             **options,
         )
-        (answer,) = self.scene.call(self.connection, request, version)
+        return self.scene.call(self.connection, request, version)
+
+    def acknowledge(self, *args: Any, **options: Any) -> Any:
+        """Send a ShareAcknowledge; the error code of the partition, or of the whole."""
+        (answer,) = self.send_acknowledgement(*args, **options)
         if answer.error_code or not answer.responses:
             return answer.error_code
         return answer.responses[0].partitions[0].error_code

@@ -12,6 +12,7 @@ from tests.broker.share.test_state import killed
 
 from kadence.protocol import error_codes as codes
 from kadence.records import FetchedRecords, encode_batch
+from kadence_broker.share.acknowledging import Acknowledgement
 from kadence_broker.share.stored import ShareKey
 from kadence_broker.storage import BatchError, Isolation, Partition
 
@@ -41,6 +42,18 @@ def letters(scene: Scene, topic: str = "dlq.t", partition: int = 0) -> list[Any]
     return found
 
 
+def fails_for(topic: str) -> Any:
+    """In place of `Partition.append`: one topic has no leader for a while."""
+    real = Partition.append
+
+    def append(self: Partition, *args: Any, **options: Any) -> Any:
+        if self.topic.name == topic:
+            raise BatchError(codes.NOT_LEADER_OR_FOLLOWER, "a test")
+        return real(self, *args, **options)
+
+    return append
+
+
 def start_of(scene: Scene) -> int:
     scene.turn()
     led = scene.shares._led[ShareKey(GROUP, scene.topic_id, 0)]
@@ -63,6 +76,61 @@ def test_a_rejected_record(scene: Scene) -> None:
         "message": "Offset rejected by client.",
     }
     assert letters(scene) == [(None, None, headers)]
+
+
+def test_letters_that_wait_are_written_after_the_last_member_has_gone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_letters(scene)
+    scene.produce(100)
+    member = scene.member()
+    member.fetch()
+    with monkeypatch.context() as broken:
+        broken.setattr(Partition, "append", fails_for("dlq.t"))
+        assert member.acknowledge([(0, 99, [REJECT, ACCEPT] * 50)]) == 0
+        scene.turn()
+        member.connection.close()
+        scene.turn()
+    assert letters(scene) == []
+    scene.turn(1_000)
+    scene.turn()
+    assert [int(headers["offset"]) for _, _, headers in letters(scene)] == list(range(0, 100, 2))
+    assert scene.shares._led == {}, "the state has left the memory when the last letter was written"
+    assert acquired(scene.member().fetch()) == []
+    scene.turn()
+    assert len(letters(scene)) == 50
+
+
+def test_a_member_goes_in_the_moment_of_its_rejection(scene: Scene) -> None:
+    with_letters(scene)
+    scene.produce(1)
+    member = scene.member()
+    member.fetch()
+    (led,) = scene.shares._led.values()
+    assert led.acknowledge(scene.clock.now_ms(), "m", [Acknowledgement(0, 0, [3])], is_on_the_way=True) == 0
+    member.connection.close()
+    scene.turn()
+    assert len(letters(scene)) == 1
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_letters_that_wait_are_written_though_the_group_has_another_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    with_letters(scene)
+    scene.produce(3)
+    member = scene.member()
+    member.fetch()
+    with monkeypatch.context() as broken:
+        broken.setattr(Partition, "append", fails_for("dlq.t"))
+        assert member.acknowledge([(1, 1, REJECT)]) == 0
+        scene.turn()
+    if is_deleted:
+        assert scene.shares.delete(GROUP, scene.topic_id, 0) == 0
+    else:
+        assert scene.shares.alter(GROUP, scene.topic_id, 0, 2) == 0
+    scene.turn(1_000)
+    assert [headers["offset"] for _, _, headers in letters(scene)] == ["1"]
 
 
 def test_a_record_that_ran_out_of_attempts(scene: Scene) -> None:

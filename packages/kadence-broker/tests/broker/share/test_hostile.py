@@ -13,6 +13,7 @@ from kadence.protocol import alter_share_group_offsets as alter_api
 from kadence.protocol import describe_share_group_offsets as describe_api
 from kadence.protocol.share_fetch import FetchPartition, FetchTopic, ShareFetchRequest
 from kadence_broker.share import dead_letters
+from kadence_broker.share.acknowledging import Acknowledgement
 from kadence_broker.share.acquiring import Wish
 from kadence_broker.share.delivery import RecordState
 from kadence_broker.storage import Partition
@@ -105,6 +106,18 @@ def test_a_waiting_fetch_that_cannot_read_ends_with_its_connection(
     scene.turn()
     assert member.connection.is_closed
     assert acquired(answers[0]) == [(0, 2, 1)]
+
+
+def test_a_batch_that_is_split_while_it_settles(scene: Scene, member: Member) -> None:
+    """What came with a fetch counts after it, also where records of the batch were deleted meanwhile."""
+    scene.produce(10)
+    member.fetch()
+    (led,) = scene.shares._led.values()
+    assert led.acknowledge(scene.clock.now_ms(), "m", [Acknowledgement(0, 9, [2])], is_on_the_way=True) == 0
+    led.log_started_at(4)
+    assert led.state.next_offset == 10, "nobody gets it yet"
+    scene.turn()
+    assert led.state.next_offset == 4
 
 
 def test_many_topics_in_one_answer(scene: Scene, member: Member) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.share.scene import Member, Scene, acks, acquired, partition_of
+from tests.broker.share.scene import GROUP, Member, Scene, acks, acquired, partition_of
 
 from kadence.protocol import error_codes as codes
 from kadence_broker.share.sessions import (
@@ -110,6 +110,39 @@ def test_a_closed_connection_releases_what_its_member_has(scene: Scene, member: 
     assert acquired(waiting[0]) == [(0, 9, 2)]
 
 
+def test_with_a_connection_the_sessions_of_all_its_members_end(scene: Scene, member: Member) -> None:
+    """In Kafka 4.4.0 only the last ends; the other holds its place among the node's sessions for good."""
+    for partition in (0, 1):
+        scene.produce(10, partition=partition)
+    second = Member(scene, "second", member.connection, GROUP)
+    assert acquired(member.fetch([0])) == [(0, 9, 1)]
+    assert acquired(second.fetch([1]), 1) == [(0, 9, 1)]
+    assert second.close() == 0
+    second.epoch = 0
+    assert acquired(second.fetch([1]), 1) == [(0, 9, 2)]
+    member.connection.close()
+    assert len(scene.shares.sessions) == 0
+    other = scene.member("other")
+    answer = other.fetch([0, 1])
+    assert (acquired(answer, 0), acquired(answer, 1)) == ([(0, 9, 2)], [(0, 9, 3)])
+
+
+def test_what_a_session_has_forgotten_is_released_by_the_end_of_its_locks(
+    scene: Scene, member: Member
+) -> None:
+    """As in Kafka 4.4.0, also at the end of the session: until then the member may acknowledge it."""
+    scene.produce(10)
+    member.fetch()
+    other = scene.member("other")
+    assert acquired(other.fetch()) == []
+    member.fetch(forget=[0])
+    assert member.acknowledge([(0, 0, ACCEPT)]) == 0
+    member.connection.close()
+    assert acquired(other.fetch()) == []
+    scene.turn(30_000)
+    assert acquired(other.fetch()) == [(1, 9, 2)]
+
+
 def test_a_session_opened_on_another_connection_survives_the_end_of_the_first(
     scene: Scene, member: Member
 ) -> None:
@@ -119,17 +152,6 @@ def test_a_session_opened_on_another_connection_survives_the_end_of_the_first(
     assert acquired(again.fetch()) == []
     member.connection.close()
     assert again.acknowledge([(0, 9, ACCEPT)]) == 0
-
-
-def test_a_connection_ends_the_last_session_that_it_opened(scene: Scene) -> None:
-    scene.produce(2)
-    scene.produce(2)
-    first = scene.member("a")
-    second = Member(scene, "b", first.connection, "g")
-    assert acquired(first.fetch(max_records=1)) == [(0, 1, 1)]
-    assert acquired(second.fetch()) == [(2, 3, 1)]
-    first.connection.close()
-    assert acquired(scene.member("c").fetch()) == [(2, 3, 2)]
 
 
 def test_the_last_session_of_a_group_takes_what_was_not_stored_with_it(scene: Scene, member: Member) -> None:
@@ -210,7 +232,7 @@ def test_epochs_wrap_to_1() -> None:
 
 def test_partitions_that_gave_records_go_to_the_end() -> None:
     one, two, three = (TopicIdPartition(b"t", each) for each in range(3))
-    session = ShareSession(SessionKey(1, "g", "m"), dict.fromkeys([one, two], False))
+    session = ShareSession(SessionKey(1, "g", "m"), "connection", dict.fromkeys([one, two], False))
     session.update([three], [])
     assert session.must_answer(one, has_records=True, has_error=False)
     assert list(session.partitions) == [two, three, one]
@@ -224,7 +246,7 @@ def test_partitions_that_gave_records_go_to_the_end() -> None:
 
 def test_the_limit_is_of_each_node() -> None:
     sessions = ShareSessions(1)
-    assert sessions.open(SessionKey(1, "g", "a"), []) is not None
-    assert sessions.open(SessionKey(1, "g", "b"), []) is None
-    assert sessions.open(SessionKey(2, "g", "b"), []) is not None
+    assert sessions.open(SessionKey(1, "g", "a"), [], "connection") is not None
+    assert sessions.open(SessionKey(1, "g", "b"), [], "connection") is None
+    assert sessions.open(SessionKey(2, "g", "b"), [], "connection") is not None
     assert len(sessions) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,11 @@ def killed(scene: Scene, path: Path, **config: Any) -> Scene:
     shutil.copytree(path, copy)
     scene.close()
     return Scene(copy, **config)
+
+
+def is_durable(scene: Scene, partition: Partition) -> bool:
+    scene.turn()
+    return partition.high_watermark == partition.end_offset
 
 
 def test_counts_states_and_start_survive_a_kill_and_locks_do_not(tmp_path: Path) -> None:
@@ -126,6 +132,32 @@ def test_what_cannot_be_stored_is_undone(scene: Scene, monkeypatch: pytest.Monke
         assert acks(answer) == codes.COORDINATOR_NOT_AVAILABLE
         assert member.acknowledge([(0, 1, ACCEPT)]) == codes.COORDINATOR_NOT_AVAILABLE
     assert member.acknowledge([(0, 2, ACCEPT)]) == 0
+
+
+def test_what_the_disk_has_not_kept_is_taken_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The member hears of an error, and so nothing of what it said counts, now and after a restart."""
+    scene = Scene(tmp_path, fsync="flush")
+    scene.produce(3)
+    member = scene.member()
+    until(lambda: is_durable(scene, scene.log()))
+    assert acquired(member.fetch()) == [(0, 2, 1)]
+    key = ShareKey(GROUP, scene.topic_id, 0)
+    partition = scene.shares.store.partition_of(key)
+    assert partition is not None
+    until(lambda: is_durable(scene, partition))
+    before = scene.shares.store.get(key)
+    assert before is not None
+    kept = replace(before, batches=list(before.batches))
+    answers = member.send_acknowledgement([(0, 0, ACCEPT), (1, 1, REJECT)])
+    assert answers == []
+    partition.durable(partition.end_offset, OSError(5, "Input/output error"))
+    assert answers[0].responses[0].partitions[0].error_code == codes.COORDINATOR_NOT_AVAILABLE
+    assert scene.shares.store.get(key) == kept
+    assert "are taken back" in caplog.text
+    assert acquired(member.fetch()) == [(0, 2, 1)]
+    assert member.acknowledge([(0, 0, ACCEPT)]) == codes.COORDINATOR_NOT_AVAILABLE
+    assert caplog.text.count("are taken back") == 1
+    scene.close()
 
 
 def test_locks_end_also_when_that_cannot_be_stored(

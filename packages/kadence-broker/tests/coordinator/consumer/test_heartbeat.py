@@ -91,6 +91,10 @@ def test_before_v1_the_coordinator_makes_the_id(world: ConsumerWorld) -> None:
         ),
         ({"member_epoch": -2}, "InstanceId can't be null."),
         ({"member_epoch": -3}, "MemberEpoch is invalid."),
+        (
+            {"subscribed_topic_names": ["t"] * 10_001},
+            "SubscribedTopicNames has 10001 names. A member can subscribe to 10000 here.",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_invalid(world: ConsumerWorld, changes: dict[str, Any], words: str) -> None:

@@ -21,6 +21,8 @@ from kadence.protocol.offset_commit import (
 from kadence.protocol.share_group_target_assignment_metadata_record import (
     ShareGroupTargetAssignmentMetadataKey as TargetKey,
 )
+from kadence_broker.coordinator.java_tables import string_hash
+from kadence_broker.coordinator.share import epochs
 from kadence_broker.coordinator.share.state import NO_STATE, StateAction
 
 JOIN: dict[str, Any] = {"member_id": "a", "member_epoch": 0, "subscribed_topic_names": ["t"]}
@@ -153,12 +155,32 @@ def test_a_group_that_was_empty_does_not_wait_for_the_interval(world: ShareWorld
         ({"subscribed_topic_names": None}, "SubscribedTopicNames must be set in first request."),
         ({"subscribed_topic_names": []}, "SubscribedTopicNames must be set in first request."),
         ({"member_epoch": -2}, "MemberEpoch is invalid."),
+        (
+            {"subscribed_topic_names": ["t"] * 10_001},
+            "SubscribedTopicNames has 10001 names. A member can subscribe to 10000 here.",
+        ),
     ],
 )
 def test_nonsense_is_refused(world: ShareWorld, changes: dict[str, Any], words: str | None) -> None:
     answer = world.raw(**{**JOIN, **changes}).response
     assert (answer.error_code, answer.error_message) == (codes.INVALID_REQUEST, words)
     assert not world.coordinator.groups
+
+
+def test_names_of_topics_that_do_not_exist_are_not_ordered(
+    world: ShareWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[str] = []
+
+    def hash_of(text: str) -> int:
+        hashed.append(text)
+        return string_hash(text)
+
+    monkeypatch.setattr(epochs, "string_hash", hash_of)
+    member = world.member("a", ["t", *(f"missing-{number}" for number in range(9_999))])
+    world.settle(member)
+    assert member.reads == {"t": ALL}
+    assert not [each for each in hashed if each.startswith("missing")]
 
 
 def test_a_member_id_may_be_any_text(world: ShareWorld) -> None:

@@ -8,6 +8,7 @@ from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.consumer.member import LEFT_FOR_A_WHILE
 from kadence_broker.coordinator.effects import Caller
 from kadence_broker.coordinator.refusal import RefusedError
+from kadence_broker.coordinator.subscriptions import nonsense_of_names
 
 __all__ = ["refuse_nonsense"]
 
@@ -22,7 +23,7 @@ def refuse_nonsense(
     """
     if "consumer" not in config.rebalance_protocols:
         raise RefusedError(codes.UNSUPPORTED_VERSION)
-    problem = _nonsense(caller, request)
+    problem = _nonsense(caller, request) or nonsense_of_names(request.subscribed_topic_names)
     if problem is not None:
         raise RefusedError(codes.INVALID_REQUEST, problem)
     assignor = request.server_assignor

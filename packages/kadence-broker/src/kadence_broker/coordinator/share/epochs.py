@@ -75,8 +75,9 @@ def _specification(shard: Shard, group: ShareGroup) -> ShareSpec:
     if group.is_homogeneous:
         # In the order of the first member's subscription, as Kafka goes through it.
         first = in_table(string_hash, timeline_order(group.members))[0]
-        names = in_set(string_hash, sorted(group.members[first].topics))
-        topics = [image.topic_id for name in names if (image := shard.topics.by_name(name)) is not None]
+        names = group.members[first].topics
+        images = {name: image for name in names if (image := shard.topics.by_name(name)) is not None}
+        topics = [images[name].topic_id for name in in_set(string_hash, sorted(images), len(names))]
     return ShareSpec(
         subscriptions={
             member_id: topic_ids(shard, member.topics) for member_id, member in group.members.items()

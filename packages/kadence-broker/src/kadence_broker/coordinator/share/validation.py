@@ -8,6 +8,7 @@ from kadence.protocol import error_codes as codes
 from kadence.protocol.share_group_heartbeat import ShareGroupHeartbeatRequest
 from kadence_broker.coordinator.refusal import RefusedError
 from kadence_broker.coordinator.share.config import ShareGroupConfig
+from kadence_broker.coordinator.subscriptions import nonsense_of_names
 
 __all__ = ["refuse_nonsense"]
 
@@ -24,7 +25,7 @@ def refuse_nonsense(config: ShareGroupConfig, request: ShareGroupHeartbeatReques
         raise RefusedError(codes.UNSUPPORTED_VERSION)
     if not 0 < len(request.member_id) <= _LONGEST_MEMBER_ID:
         raise RefusedError(codes.INVALID_REQUEST)
-    problem = _nonsense(request)
+    problem = _nonsense(request) or nonsense_of_names(request.subscribed_topic_names)
     if problem is not None:
         raise RefusedError(codes.INVALID_REQUEST, problem)
 
