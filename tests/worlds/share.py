@@ -10,6 +10,7 @@ from tests.worlds.cluster import FakeMetadata, id_of
 from tests.worlds.hand import START, BackgroundEvents, Hand, Managers
 from tests.worlds.positions import batch
 
+from kadence.clock import FOREVER
 from kadence.config import ShareConsumerConfig
 from kadence.connection.request import Request
 from kadence.consumer import events as m
@@ -119,9 +120,9 @@ class Requests:
     def assign(self, *numbers: int) -> None:
         self.manager.assigned(self.now, {TopicPartition("t", number): id_of("t") for number in numbers})
 
-    def waits(self, count: int = 500) -> None:
+    def waits(self, count: int = 500, timeout: int | None = None) -> None:
         """A poll found nothing buffered, and waits."""
-        self.state.want(count)
+        self.state.want(count, self.now, FOREVER if timeout is None else self.now + timeout)
 
     def take(self) -> AcquiredFetch:
         """The poll takes all that the next answer brought of a partition, and returns."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.worlds.share import LOCK_MS, NODE, OTHER, Loan, Requests, named, tip
+from tests.worlds.share import LOCK_MS, NODE, OTHER, RELEASE, Loan, Requests, named, tip
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Request
-from kadence.protocol.share_fetch import AcquiredRecords, PartitionData
+from kadence.protocol.share_fetch import AcquiredRecords, PartitionData, ShareFetchRequest
 from kadence.share.acknowledgements import Acquired
+from kadence.share.events import Sending
+from kadence.share.share_state import AcquiredFetch
 
 
 @pytest.fixture
@@ -58,11 +60,12 @@ def test_an_empty_answer_before_its_time_is_asked_again_but_not_for_ever(world: 
     assert world.now < world.hand.wake_at() < FOREVER
 
 
-def work_off(world: Requests, first: int, last: int, took_ms: int) -> None:
-    """A poll returns these, and the next one comes when they are worked off."""
-    fetch = world.acquired((first, last, 1))
+def work_off(world: Requests, first: int, last: int, took_ms: int) -> AcquiredFetch:
+    """These and one more are returned, and after some time the application has that one left to work on."""
+    fetch = world.acquired((first, last + 1, 1))
     world.hand.advance(took_ms)
-    world.acknowledge(fetch)
+    world.acknowledge(fetch, first, last)
+    return fetch
 
 
 def test_q3_nothing_is_fetched_ahead_before_the_pace_is_known(world: Requests) -> None:
@@ -71,30 +74,129 @@ def test_q3_nothing_is_fetched_ahead_before_the_pace_is_known(world: Requests) -
 
 
 def test_q3_fetched_ahead_is_what_half_of_a_lock_can_work_off(world: Requests) -> None:
-    work_off(world, 0, 99, 10_000 - 1)
+    work_off(world, 0, 149, 15_000 - 1)
     # 100 ms a record, and 30 s of a lock.
     message = world.fetch().message
     assert (message.max_records, message.max_wait_ms) == (150, 0)
 
 
 def test_q3_who_is_as_fast_as_most_gets_two_polls_ahead_and_each_fetch_brings_one(world: Requests) -> None:
-    work_off(world, 0, 499, 499)
+    work_off(world, 0, 999, 999)
     request = world.fetch()
     assert request.message.max_records == 500
-    world.bring(request, (500, 999, 1))
+    world.bring(request, (1001, 1500, 1))
     request = world.fetch()
     assert request.message.max_records == 500
-    world.bring(request, (1000, 1499, 1))
+    world.bring(request, (1501, 2000, 1))
     assert world.sent() == [], "enough lies in the buffer"
 
 
 def test_q3_who_is_very_fast_gets_what_is_worked_off_within_a_moment(world: Requests) -> None:
-    work_off(world, 0, 499, 9)
+    work_off(world, 0, 4_999, 99)
     request = world.fetch()
     assert (request.message.max_records, request.message.batch_size) == (5_000, 500)
     world.answer(request)
     world.waits()
     assert world.fetch().message.max_records == 5_000
+
+
+def test_q3_no_more_is_fetched_ahead_than_was_worked_off_so_far(world: Requests) -> None:
+    """One that takes a record and ends, again and again, does not use up the delivery counts of a hundred."""
+    work_off(world, 0, 2, 0)
+    assert world.fetch().message.max_records == 3
+
+
+def test_q3_a_poll_of_few_gets_few(world: Requests) -> None:
+    world.waits(1)
+    assert world.fetch().message.max_records == 1
+
+
+def test_q3_who_holds_nothing_gets_nothing_ahead(world: Requests) -> None:
+    """It may be about to close, and what was acquired by then would count as delivered."""
+    fetch = work_off(world, 0, 499, 499)
+    world.bring(world.fetch(), (501, 600, 1))
+    world.answer(world.fetch())
+    world.hand.advance(60)
+    buffered = world.state.acquired_fetches.popleft()
+    world.state.took(buffered, world.now, buffered.left)
+    world.acknowledge(fetch, 500, 500, sending=Sending.SYNC)
+    world.acknowledge(buffered, sending=Sending.SYNC)
+    world.answer(world.said())
+    world.hand.advance(1_000)
+    assert world.sent() == []
+    world.waits()
+    world.fetch()
+
+
+@pytest.mark.parametrize("sending", Sending)
+def test_q3_who_releases_a_record_does_not_take_it_again_before_a_poll_waits(
+    world: Requests, sending: Sending
+) -> None:
+    fetch = world.acquired((0, 10, 1))
+    world.hand.advance(10)
+    world.acknowledge(fetch, 0, 8)
+    world.answer(world.fetch())
+    world.acknowledge(fetch, 9, 9, RELEASE, sending=sending)
+    world.answer(world.said())
+    world.hand.advance(1_000)
+    assert world.sent() == []
+    world.waits()
+    world.bring(world.fetch(), (9, 9, 2))
+    world.take()
+    assert world.fetch().message.max_wait_ms == 0, "ahead again"
+
+
+def test_q3_after_stop_nothing_is_fetched(world: Requests) -> None:
+    work_off(world, 0, 499, 499)
+    world.waits()
+    world.state.rest()
+    assert not any(isinstance(each.message, ShareFetchRequest) for each in world.sent())
+    world.state.unwant(world.now, found=False)
+    world.waits()
+    for request in tuple(world.hand._managers.owners):
+        world.answer(request)
+    world.fetch()
+
+
+def test_q3_a_fetch_ends_with_its_poll_and_none_follows_it(world: Requests) -> None:
+    world.waits(timeout=800)
+    request = world.fetch()
+    assert request.message.max_wait_ms == 500
+    world.hand.advance(500)
+    world.answer_fetch(request)
+    request = world.fetch()
+    assert request.message.max_wait_ms == 300
+    world.hand.advance(300)
+    world.answer_fetch(request)
+    world.state.unwant(world.now, found=False)
+    assert world.sent() == []
+
+
+def test_q3_an_idle_fetch_is_repeated_no_longer_than_its_poll(world: Requests) -> None:
+    world.waits(timeout=10_000)
+    world.hand.advance(500)
+    world.answer_fetch(world.fetch())
+    request = world.fetch()
+    assert allowed(request)
+    assert world.hand.wake_at() == world.now + 9_500 - 500, "or the next one would outlast the poll"
+    wakes = world.wakes
+    world.hand.advance(9_000)
+    world.sent()
+    assert not allowed(request)
+    world.state.unwant(world.now, found=False)
+    assert world.wakes == wakes
+
+
+def test_q3_a_poll_that_ends_early_ends_the_repetition(world: Requests) -> None:
+    world.waits()
+    world.hand.advance(500)
+    world.answer_fetch(world.fetch())
+    request = world.fetch()
+    assert allowed(request)
+    wakes = world.wakes
+    world.state.unwant(world.now, found=False)
+    assert world.wakes == wakes + 1
+    assert not allowed(request)
 
 
 def test_q3_who_needs_longer_than_half_a_lock_for_a_record_gets_nothing_ahead(world: Requests) -> None:
@@ -147,8 +249,8 @@ def test_without_renewals_a_poll_gets_no_more_than_a_lock_allows() -> None:
 
 def test_memory_bounds_what_is_fetched_ahead() -> None:
     world = Requests(buffer_memory=2_000_000)
-    work_off(world, 0, 499, 499)
-    world.bring(world.fetch(), (500, 999, 1))
+    work_off(world, 0, 999, 999)
+    world.bring(world.fetch(), (1001, 1500, 1))
     world.state.measures.held_bytes = lambda: 2_000_000
     assert world.sent() == []
     world.state.measures.held_bytes = lambda: 1_999_999
@@ -198,14 +300,16 @@ def test_a_long_poll_takes_a_quarter_of_the_lock_at_most() -> None:
     assert world.fetch().message.max_wait_ms == LOCK_MS // 4
 
 
-def test_polls_that_do_not_wait_get_records_too(world: Requests) -> None:
-    world.waits()
-    world.state.unwant(world.now, found=False)
-    world.hand.advance(20)
-    request = world.fetch()
-    world.answer_fetch(request)
-    world.hand.advance(1_000)
-    assert world.sent() == [], "nobody polls any more"
+def test_polls_that_do_not_wait_get_records_too_by_one_fetch_each(world: Requests) -> None:
+    for _ in range(3):
+        world.waits(timeout=0)
+        world.state.unwant(world.now, found=False)
+        world.hand.advance(20)
+        request = world.fetch()
+        assert request.message.max_wait_ms == 100
+        world.hand.advance(100)
+        world.answer_fetch(request)
+        assert world.sent() == [], "the poll may have been the last"
 
 
 def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:

@@ -32,7 +32,7 @@ def world() -> Requests:
 
 def test_nothing_is_fetched_before_a_poll_waits(world: Requests) -> None:
     assert world.sent() == []
-    world.waits(20)
+    world.waits()
     request = world.fetch()
     message = request.message
     assert (message.group_id, message.member_id, message.share_session_epoch) == ("q", "m1", 0)

@@ -127,6 +127,36 @@ def test_leaving_releases_what_the_last_poll_returned_and_a_commit_accepts_it(qu
         assert not consumer.poll(0.5)
 
 
+def test_q3_a_member_that_releases_its_record_and_leaves_adds_one_delivery(queue: Queue) -> None:
+    queue.write(b"once more")
+    mode = {"share.acknowledgement.mode": "explicit"}
+    for deliveries in (1, 2):
+        with queue.member(**mode) as consumer:
+            [record] = taken(consumer, 1)
+            assert record.delivery_count == deliveries
+            consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            consumer.commit()
+
+
+def test_q3_members_that_take_one_record_each_leave_the_others_as_they_were(queue: Queue) -> None:
+    """Kafka's limit is five deliveries: after that many restarts records that nobody saw would be archived."""
+    with Producer(bootstrap_servers=queue.servers) as producer:
+        for number in range(4):
+            # A batch each.
+            producer.send(queue.topic, b"%d" % number).result(30)
+    seen: list[Record[Any, Any]] = []
+    for _ in range(3):
+        with queue.member() as consumer:
+            seen.append(next(iter(consumer)))
+            consumer.commit()
+    with queue.member() as consumer:
+        seen += taken(consumer, 1)
+        consumer.commit()
+    assert [(each.value, each.delivery_count) for each in seen] == [
+        (b"%d" % number, 1) for number in range(4)
+    ]
+
+
 def test_two_members_share_a_partition_and_each_record_is_done_once(embedded: Queue) -> None:
     embedded.write(*(b"%d" % number for number in range(200)))
     seen: list[bytes] = []

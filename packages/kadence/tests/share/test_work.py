@@ -65,6 +65,7 @@ class World:
             policy=policy,
         )
         self.settled: list[tuple[Any, int, int]] = []
+        self.rests = False
         around: Any = self
         self.processing = QueueProcessing(
             settings,
@@ -95,6 +96,9 @@ class World:
 
     def settle(self, outcomes: Any) -> None:
         self.settled += [(fetch, *each) for fetch, said in outcomes.items() for each in said]
+
+    def rest(self) -> None:
+        self.rests = True
 
     # -- the test
 
@@ -228,8 +232,10 @@ def test_at_the_end_running_handlers_are_waited_for_and_the_rest_is_released() -
     world.give(Fetch(), range(3))
     running, stuck = world.take(2)
     world.stopping = True
+    assert not world.rests
     world.step = world.steps.send([])
     assert isinstance(world.step, Idle)
+    assert world.rests, "Q3: nothing is fetched that nobody will see"
     world.done(running)
     world.clock.advance(5_000)
     world.step = world.steps.send(None)

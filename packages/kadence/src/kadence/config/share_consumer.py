@@ -94,8 +94,9 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "int",
         500,
-        "The most records that one poll() returns. A fetch asks for as many, and for more only if the application has "
-        "worked off more within 100 ms. With share.acquire.mode=record_limit, a fetch acquires no more.",
+        "The most records that one poll() returns. A fetch asks for as many as its poll, and for more only if the "
+        "application has worked off more within 100 ms. With share.acquire.mode=record_limit, a fetch acquires no "
+        "more.",
         low=1,
         high=INT32_MAX,
         since="KIP-41",

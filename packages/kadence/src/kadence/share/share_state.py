@@ -25,8 +25,11 @@ from kadence.types import TopicPartition
 __all__ = ["AcquiredFetch", "ShareState"]
 
 
+SHORT_MS: Final = 100
+"""A poll of less is over before a fetch that was sent for it can wait for records."""
+
 _FOLLOWED_MS: Final = 1_000
-"""So long after a poll that found nothing another one is expected: a loop of polls without a wait gets records, too."""
+"""So long after a short poll the fetch that it has left may still be sent."""
 
 
 class AcquiredFetch:
@@ -96,8 +99,13 @@ class ShareState(ClientState):
     Attributes:
         acquired_fetches: network → application; they raise the attention and the signal, too.
         wanted: how many records a poll waits for, that found nothing buffered; 0: none waits (application, by `want`).
-            Nothing is fetched before a poll waited. wanted_until: when (ms) a poll that ended without records is no
-            longer followed by another one (application, by `unwant`).
+            Nothing is fetched before a poll waited. limit: the same of the last poll that did.
+        wanted_until: when (ms) that poll is over; after it, until when a fetch may be sent that it has left behind
+            (application).
+        short_polls: how many polls were too short to wait for a fetch. Each leaves one behind, so that a loop of them
+            gets records, too (application).
+        resting: `stop`, or close(), was called: nothing is fetched until a poll waits again (application).
+        repeats: a fetch goes out again and again without the interpreter while a poll waits (network).
         lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
         assignment: what the group has assigned (network).
         wants_results: `AcknowledgementsEnded` are wanted of everything, not of failures alone (application).
@@ -114,32 +122,41 @@ class ShareState(ClientState):
     ) -> None:
         super().__init__(wake, measures or ShareMeasures(), clock, wall)
         self.acquired_fetches: deque[AcquiredFetch] = deque()
-        self.wanted = self.wanted_until = 0
+        self.wanted = self.wanted_until = self.limit = self.short_polls = 0
+        self.resting = self.repeats = False
         self.lock_timeout_ms: int | None = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.wants_results = False
 
     # -- application thread
 
-    def want(self, count: int, *, wakes: bool = True) -> None:
-        """A poll waits for up to so many records, since nothing is buffered.
+    def want(self, count: int, now: int, until: int, *, wakes: bool = True) -> None:
+        """A poll waits for up to so many records until then, since nothing is buffered.
 
         Args:
-            wakes: wake the network thread; False: an event that follows does. So what is said goes with the fetch.
+            wakes: wake the network thread; False: what follows does. So what is said goes with the fetch.
         """
-        before, self.wanted = self.wanted, count
-        if wakes and not before:
-            self.wake()
+        if not self.wanted:
+            self.resting = False
+            self.wanted_until, self.limit = until, count
+            if until - now < SHORT_MS:
+                self.short_polls += 1
+            self.wanted = count
+            if wakes:
+                self.wake()
 
     def unwant(self, now: int, *, found: bool) -> None:
-        """The poll that waited is over. One that found nothing is mostly followed by another one."""
+        """The poll that waited is over."""
         if self.wanted:
             self.wanted_until = 0 if found else now + _FOLLOWED_MS
             self.wanted = 0
+            if self.repeats:
+                # What came later would be acquired for nobody.
+                self.wake()
 
-    def is_hungry(self, now: int) -> bool:
-        """Whether a poll waits for records, or is about to. Network thread."""
-        return self.wanted > 0 or now < self.wanted_until
+    def rest(self) -> None:
+        """Polls return nothing any more: what is fetched would be acquired for nobody. Any thread."""
+        self.resting = True
 
     def took(self, fetch: AcquiredFetch, now: int, count: int) -> None:
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""

@@ -80,6 +80,9 @@ class Source(Protocol):
     def settle(self, outcomes: Outcomes) -> None:
         """Acknowledge these, without waiting."""
 
+    def rest(self) -> None:
+        """No poll follows: fetch nothing any more."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueTotals(Totals):
@@ -279,6 +282,7 @@ class QueueProcessing(Processing):
         finally:
             with desk.lock:
                 desk.is_ended = True
+            self._source.rest()
         yield from self._end()
         self.is_put_back = True
         error = error or desk.failure or self._woken

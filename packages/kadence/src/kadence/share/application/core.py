@@ -77,7 +77,16 @@ class ShareCore(ClientCore):
         self.is_in_callback = results.is_inside
         self.is_taking = lambda: polls.is_taking
         self.has_deserializers = buffer.decoding is not None
+        self.stop = self._stop
         exchange.on_event = results.take
+
+    def rest(self) -> None:
+        """No poll follows for now, so nothing is fetched."""
+        self._shared_state.rest()
+
+    def _stop(self) -> None:
+        self.rest()
+        self.exchange.stop()
 
     # ------------------------------------------------------------ what is read
 
@@ -143,6 +152,7 @@ class ShareCore(ClientCore):
         yield from ()
 
     def _before_closing(self, deadline: int, *, processed_only: bool) -> Waits[None]:
+        self._shared_state.rest()
         decoding = self.buffer.decoding
         if decoding is not None:
             until = self._half_way(deadline)

@@ -96,6 +96,10 @@ class ShareInside:
         chunks = yield from self._core.polls.poll(add_ms(self.clock.now_ms(), ms), most, decodes=False)
         return [(chunk.fetch, chunk.partition, chunk.records) for chunk in chunks]
 
+    def rest(self) -> None:
+        """No poll follows: nothing is fetched ahead while handlers that run are waited for."""
+        self._core.rest()
+
     def settle(self, outcomes: Outcomes) -> None:
         """The next poll sends them, or `commit`, which waits for the brokers' answers to what it sends."""
         for fetch, said in outcomes.items():

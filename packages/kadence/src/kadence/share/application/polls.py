@@ -134,7 +134,8 @@ class SharePolls:
                 if chunks:
                     break
                 # What is said goes with the fetch for which this poll waits.
-                shared_state.want(limit, wakes=not self._holding.has_said)
+                now = self._clock.now_ms()
+                shared_state.want(limit, now, deadline, wakes=not self._holding.has_said)
                 self.send_said()
                 if self._clock.now_ms() >= deadline or exchange.nudged:
                     break
@@ -186,6 +187,8 @@ class SharePolls:
         exchange.adopt_identity()
         yield from self._results.run()
         if exchange.stopping:
+            # A poll that began to wait at that moment has ended the rest.
+            shared_state.rest()
             self.send_said()
             exchange.polled_after_stop()
             return False

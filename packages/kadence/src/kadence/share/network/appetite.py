@@ -1,10 +1,17 @@
 """Whether to fetch, how much, and how long the broker may wait for it (KIP-932; Q3). Network thread, sans-IO.
 
-    a poll waits, and nothing is buffered    fetch from every broker, with a long poll
+    a poll waits, and nothing is buffered    fetch from every broker, with a long poll that ends with the poll
     the application works                    fetch ahead, without waiting: as many records as the measured pace can work
                                              off within half of a lock, and no more than two polls return, or what is
-                                             worked off within a moment
+                                             worked off within a moment, or was worked off so far
     nothing is known of the pace             fetch nothing ahead
+
+Each acquisition counts as a delivery, and nothing takes it back: not a release, nor the end of the session. So nothing
+is fetched for an application that may not poll again:
+
+    it holds no record                       it may be about to close: fetch nothing ahead
+    it has released some                     others may have these: fetch nothing ahead before a poll waits
+    it has called stop() or close()          fetch nothing
 
 A request that waits at the broker holds up acknowledgements and renewals behind it. So a fetch waits only a little
 where records are held, and not at all when it fetches ahead.
@@ -20,8 +27,9 @@ from typing import Final, NamedTuple
 from kadence.clock import FOREVER
 from kadence.share.keys import ShareKeys
 from kadence.share.network.node import Sent, ShareNode
+from kadence.share.network.offsets import count
 from kadence.share.network.pace import WorkPace
-from kadence.share.share_state import ShareState
+from kadence.share.share_state import SHORT_MS, ShareState
 
 __all__ = ["LOCK_MS", "Appetite", "Limits"]
 
@@ -49,7 +57,16 @@ class Appetite:
         self._config = config
         self._share_state = share_state
         self._pace = pace
-        self._most = config.max_poll_records
+        self._has_released = False
+
+    def released(self) -> None:
+        """The application has given records back."""
+        self._has_released = True
+
+    @property
+    def _most(self) -> int:
+        """How many records one poll returns."""
+        return max(min(self._share_state.limit, self._config.max_poll_records), 1)
 
     @property
     def lock_ms(self) -> int:
@@ -57,14 +74,20 @@ class Appetite:
 
     def limits(self, now: int, node: ShareNode, nodes: Iterable[ShareNode]) -> Limits | int:
         """What a fetch from this broker may ask for; or when (ms) that must be looked at again."""
-        if not node.wants or node.closing:
+        state = self._share_state
+        if not node.wants or node.closing or state.resting:
             return FOREVER
         nodes = tuple(nodes)
         buffered = self._buffered(now, nodes)
-        if not buffered and self._share_state.is_hungry(now):
-            return self._hungry(node, nodes)
-        if self._config.limits_records or (
-            buffered and self._share_state.measures.held_bytes() >= self._config.buffer_memory
+        if not buffered and (
+            state.wanted > 0 or (node.short_polls < state.short_polls and now < state.wanted_until)
+        ):
+            return self._hungry(now, node, nodes)
+        if (
+            self._config.limits_records
+            or self._has_released
+            or not self._is_working(nodes)
+            or (buffered and state.measures.held_bytes() >= self._config.buffer_memory)
         ):
             return FOREVER
         room = self._room(nodes, buffered)
@@ -74,11 +97,15 @@ class Appetite:
             return node.quiet.until
         return Limits(0, min(room, max(self._most, self._pace.soon())))
 
-    def _hungry(self, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
+    def _hungry(self, now: int, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
         if self._config.limits_records and any(each.sent is not None and each.sent.asked for each in nodes):
             return FOREVER
+        self._has_released = False
+        state = self._share_state
+        left_ms = state.wanted_until - now if state.wanted else 0
+        node.short_polls = state.short_polls
         # Locks are counted from when the fetch leaves.
-        wait_ms = min(self._config.fetch_max_wait_ms, self.lock_ms // 4)
+        wait_ms = min(self._config.fetch_max_wait_ms, self.lock_ms // 4, max(left_ms, SHORT_MS))
         if node.held:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most
@@ -90,9 +117,15 @@ class Appetite:
 
     def _room(self, nodes: tuple[ShareNode, ...], buffered: int) -> int:
         """How many records may be fetched ahead now; 0: it is not worth a fetch."""
-        target = min(self._pace.fits(self.lock_ms), max(2 * self._most, self._pace.soon()))
+        pace = self._pace
+        target = min(pace.fits(self.lock_ms), max(2 * self._most, pace.soon()), pace.done)
         room = target - buffered - sum(each.sent.asked for each in nodes if each.sent is not None)
         return room if 2 * room >= min(target, self._most) else 0
+
+    @staticmethod
+    def _is_working(nodes: tuple[ShareNode, ...]) -> bool:
+        """Whether the application has taken records of which it has said nothing yet."""
+        return any(count(held.open) > fetch.left for node in nodes for fetch, held in node.held.items())
 
     @staticmethod
     def _buffered(now: int, nodes: tuple[ShareNode, ...]) -> int:

@@ -129,13 +129,9 @@ class ShareRequestManager:
             if node is not None and held is not None and final:
                 held.says(final)
                 node.changed = True
+            if any(each.type == AcknowledgeType.RELEASE for each in final):
+                self._appetite.released()
         self._drop_done()
-        if brought := self._answers.brought:
-            # First: whoever gets these may hold the interpreter from then on.
-            self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
-            self._answers.brought = []
-            for fetch in brought:
-                self._share_state.put(fetch)
         self._acknowledgements.tell()
 
     # ------------------------------------------------------------ what to send
@@ -152,6 +148,7 @@ class ShareRequestManager:
             wake_at = min(wake_at, at)
             if request is not None:
                 requests.append(request)
+            wake_at = min(wake_at, self._repeats_until(now, node))
         # Behind the requests: a call without any time gets one attempt.
         for call in self._acknowledgements.overdue(now):
             self._acknowledgements.give_up(now, tuple(call.waiting))
@@ -326,21 +323,33 @@ class ShareRequestManager:
         if limits.max_wait_ms >= _LEAST_REPEATED_MS and not (
             plan.joining or plan.leaving or said or node.held
         ):
+            sent.may_repeat = True
             request.repeat = repeat = Repeat(
                 lambda: self._may_repeat(sent), lambda *told: self._repeated(sent, *told)
             )
             repeat.empty = ShareFetchResponse(acquisition_lock_timeout_ms=self._appetite.lock_ms)
         return request
 
+    def _repeats_until(self, now: int, node: ShareNode) -> int:
+        """When the fetch under way is to go out no more: it would outlast the poll that waits for it."""
+        sent = node.sent
+        if sent is None or not sent.may_repeat:
+            return FOREVER
+        until = self._share_state.wanted_until - sent.wait_ms
+        sent.may_repeat = now < until
+        return until if sent.may_repeat else FOREVER
+
     def _may_repeat(self, sent: Sent) -> bool:
         """Whether the next fetch would be the same one if this one brings nothing."""
-        node = sent.node
-        return (
-            node.sent is sent
+        node, state = sent.node, self._share_state
+        state.repeats = (
+            sent.may_repeat
+            and node.sent is sent
             and node.wants is sent.fetched
-            and self._share_state.wanted > 0
-            and not (node.pieces or node.closing or self._share_state.application_events)
+            and state.wanted > 0
+            and not (node.pieces or node.closing or state.application_events)
         )
+        return state.repeats
 
     def _repeated(self, sent: Sent, now: int, count: int, sent_at: int, arrivals: Sequence[Arrival]) -> bool:
         """A fetch went out again so often, the last time at ``sent_at`` (`Repeat.told`)."""
@@ -384,7 +393,7 @@ class ShareRequestManager:
             # Of several with one tag, each was sent at its own time.
             sent.sent_at = sent_at
         else:
-            node.sent = None
+            node.sent, self._share_state.repeats = None, False
         try:
             self._answers.answered(now, sent, completed)
         finally:

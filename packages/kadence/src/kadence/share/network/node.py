@@ -28,6 +28,7 @@ class Sent:
         member_id: in whose session. fetched: the partitions that a fetch reads; None: it is no fetch.
         pieces: what it acknowledges, or renews because the application says so. renewals: what it renews because we do.
         sent_at: when it left. asked: how many records it asked for; 0: none. closes: it is the session's last.
+        may_repeat: the poll that it was sent for goes on for long enough to send it again.
     """
 
     node: ShareNode
@@ -39,6 +40,7 @@ class Sent:
     asked: int = 0
     wait_ms: int = 0
     closes: bool = False
+    may_repeat: bool = False
 
 
 class ShareNode:
@@ -48,7 +50,7 @@ class ShareNode:
         session: with it. wants: partitions to fetch of it. held: fetches that it has locked for us.
         pieces: what is to be said, in order. sent: the request under way.
         backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
-            nothing although they might have waited.
+            nothing although they might have waited. short_polls: how many of these have had their fetch.
         closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
         native: renewals of the native thread that are not answered yet, with when they were sent.
         changed: something of what is held, or of the session, since `NativeRenewals` has looked.
@@ -63,7 +65,7 @@ class ShareNode:
         self.sent: Sent | None = None
         self.backoff = backoff
         self.quiet = quiet
-        self.early = 0
+        self.early = self.short_polls = 0
         self.fetched_at = -1
         self.closing = False
         self.can_renew = True

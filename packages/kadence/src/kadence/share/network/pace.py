@@ -21,9 +21,14 @@ _MEMORY: Final = 1_000
 
 
 class WorkPace:
-    """The mean time for a record, of the latest ones."""
+    """The mean time for a record, of the latest ones.
+
+    Attributes:
+        done: how many records were acknowledged, ever.
+    """
 
     def __init__(self) -> None:
+        self.done = 0
         self._records = 0
         self._ms = 0.0
         self._at = 0
@@ -40,6 +45,7 @@ class WorkPace:
         # As coarse as the clock: 0 ms may have been almost 1.
         took = max(now - max(self._at, taken_at), 0) + 1
         self._at = now
+        self.done += count
         self._records += count
         self._ms += took
         if self._records > 2 * _MEMORY:
@@ -52,9 +58,12 @@ class WorkPace:
         return 0 if pace is None else int(lock_ms * _SHARE / pace)
 
     def soon(self) -> int:
-        """How many records are worked off within a moment: more at once costs others nothing, and saves fetches."""
+        """How many records are worked off within a moment: more at once costs others nothing, and saves fetches.
+
+        No more than were worked off ever: whoever takes one record and ends has not taken a hundred.
+        """
         pace = self.ms_per_record
-        return 0 if pace is None else int(_MOMENT_MS / pace)
+        return 0 if pace is None else min(int(_MOMENT_MS / pace), self.done)
 
     def __repr__(self) -> str:
         return f"<work pace {self.ms_per_record} ms a record>"
