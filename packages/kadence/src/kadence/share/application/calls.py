@@ -113,7 +113,7 @@ class ShareCalls(ClientCalls):
 
     def acknowledge(self, what: Any, place: tuple[Any, ...], kind: AcknowledgeType | None) -> None:
         core = self._core
-        if core.results.is_inside():
+        if core.results.running:
             core.results.refuse_inside("acknowledge()")
         holding = core.holding
         if not holding.is_explicit:
@@ -124,7 +124,7 @@ class ShareCalls(ClientCalls):
         if type(what) is Record:
             # The usual case: it is called for each record.
             said = _ACCEPT if kind is None and not place else _type_of(place, kind)
-            holding.say(what.topic, what.partition, what.offset, said)
+            holding.say_of(what, said)
             return
         if isinstance(what, str):
             if not 2 <= len(place) <= 3:
@@ -144,7 +144,7 @@ class ShareCalls(ClientCalls):
             for record in what:
                 if type(record) is not Record:
                     raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
-                holding.say(record.topic, record.partition, record.offset, said)
+                holding.say_of(record, said)
         else:
             raise TypeError(
                 f"acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name, not {what!r}"

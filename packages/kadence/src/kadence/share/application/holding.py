@@ -9,9 +9,9 @@ A renewed record stays held. Once the broker has renewed its lock, the next poll
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -27,6 +27,18 @@ __all__ = ["Chunk", "Holding"]
 _ACCEPT: Final = int(AcknowledgeType.ACCEPT)
 _RENEW: Final = int(AcknowledgeType.RENEW)
 
+_UNSAID: Final = 0
+"""States of a record beside the types: nothing is said of it;"""
+_RENEWING: Final = 5
+"""its renewal was sent;"""
+_RENEWED: Final = 6
+"""its lock was renewed, and it is to be returned again;"""
+_GONE: Final = 7
+"""it is not held any more, or another delivery of it is."""
+
+_SAID: Final = re.compile(rb"\x01+|\x02+|\x03+|\x04+")
+"""Neighbours of which the same is said."""
+
 _NAMED: Final = 3
 """Records that an error names."""
 
@@ -38,9 +50,11 @@ class Chunk:
 
     Attributes:
         fetch: whose locks they have. partition: whose they are. records: as the application gets them, ascending.
+        states: in explicit mode, of each record a byte: the type that is said of it and not sent, or a state above.
+        bad: in explicit mode, what is said of bad records, by their offsets. No poll returns these.
     """
 
-    __slots__ = ("fetch", "partition", "records")
+    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "states")
 
     def __init__(
         self, fetch: AcquiredFetch, partition: TopicPartition, records: list[Record[Any, Any]]
@@ -48,34 +62,68 @@ class Chunk:
         self.fetch = fetch
         self.partition = partition
         self.records = records
+        self.states = bytearray()
+        self.bad: dict[int, int] = {}
+        self._first = 0
+        self._is_dense = True
 
-    def record(self, offset: int) -> Record[Any, Any] | None:
-        """The record at an offset; None: it has none to return, since it was bad."""
-        place = bisect_left(self.records, offset, key=_offset)
-        found = self.records[place] if place < len(self.records) else None
-        return found if found is not None and found.offset == offset else None
+    def first_states(self) -> bytearray:
+        """What `states` is when the application gets the records."""
+        records = self.records
+        self._first = records[0].offset
+        self._is_dense = records[-1].offset - self._first + 1 == len(records)
+        return bytearray(len(records))
+
+    def place(self, offset: int) -> int:
+        """The place of the record at an offset, if it is held; -1: it is not."""
+        states = self.states
+        if self._is_dense:
+            place = offset - self._first
+        else:
+            place = bisect_left(self.records, offset, key=_offset)
+            if place < len(states) and self.records[place].offset != offset:
+                return -1
+        return place if 0 <= place < len(states) and states[place] != _GONE else -1
+
+    def places(self, *wanted: int) -> list[int]:
+        """Where records are in one of these states."""
+        return [place for place, state in enumerate(bytes(self.states)) if state in wanted]
+
+    def said(self) -> list[tuple[int, int, int]]:
+        """Neighbours of which the same is said: their first place, the end of their places, and the type."""
+        states = self.states
+        return [(each.start(), each.end(), states[each.start()]) for each in _SAID.finditer(states)]
+
+    def set(self, start: int, end: int, state: int) -> None:
+        """Give the records at these places a state."""
+        self.states[start:end] = bytes((state,)) * (end - start)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether something of it is held."""
+        return bool(self.bad) or self.states.count(_GONE) < len(self.states)
 
 
 class _Partition:
     """What is held of one partition, in explicit mode.
 
     Attributes:
-        chunks: by offset, what each record that is held belongs to. said: what is said of some, and not sent.
-        renewing: offsets whose renewal was sent. renewed: those whose lock was renewed, to be returned again.
+        chunks: with records that are held, in the order of their polls. end: no offset of them is at or above this.
     """
 
-    __slots__ = ("chunks", "renewed", "renewing", "said")
+    __slots__ = ("chunks", "end")
 
     def __init__(self) -> None:
-        self.chunks: dict[int, Chunk] = {}
-        self.said: dict[int, int] = {}
-        self.renewing: set[int] = set()
-        self.renewed: set[int] = set()
+        self.chunks: list[Chunk] = []
+        self.end = 0
 
-    def unsaid(self) -> Iterator[int]:
-        """Offsets of which nothing is said."""
-        others = self.said.keys() | self.renewing | self.renewed
-        return (offset for offset in self.chunks if offset not in others)
+    def find(self, offset: int) -> tuple[Chunk, int] | None:
+        """Which chunk has the record at an offset, and at which place; -1: it is a bad record. None: it is not held."""
+        # Mostly it is of the last poll.
+        for chunk in reversed(self.chunks):
+            if (place := chunk.place(offset)) >= 0 or offset in chunk.bad:
+                return chunk, place
+        return None
 
 
 class Holding:
@@ -91,11 +139,13 @@ class Holding:
         self._returned: list[Chunk] = []
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
-        self._unsaid = 0
+        self._unsaid = self._said = self._renewing = self._renewed = 0
+        self._says_renew = False
+        self._chunk: Chunk | None = None
+        self._place = 0
+        """Behind the record of which something was said last."""
         self._settled: dict[AcquiredFetch, list[Acknowledged]] = {}
         """What is to be sent beside what the application says: gaps, bad records, and what implicit polls accept."""
-        self._said = 0
-        self._says_renew = False
 
     # ------------------------------------------------------------ what polls return
 
@@ -106,22 +156,48 @@ class Holding:
             return
         for chunk in chunks:
             held = self._of(chunk.partition)
-            fresh = dict.fromkeys(map(_offset, chunk.records), chunk)
-            if held.chunks and not held.chunks.keys().isdisjoint(fresh):
-                self._replace(held, held.chunks.keys() & fresh)
-            held.chunks.update(fresh)
-            self._unsaid += len(fresh)
+            if chunk.records[0].offset < held.end:
+                self._replace(held, chunk)
+            states, count = chunk.first_states(), len(chunk.records)
+            # Nothing comes between these two, not even Ctrl-C: `take_back` undoes both.
+            chunk.states = states
+            self._unsaid += count
+            self._add(held, chunk, chunk.records[-1].offset)
+        if chunks:
+            self._chunk, self._place = chunks[0], 0
 
-    def _replace(self, held: _Partition, offsets: Iterable[int]) -> None:
-        """These are held, and delivered anew: the locks of that delivery have ended, so nothing more is said of it."""
-        for offset in offsets:
-            if held.said.pop(offset, None) is not None:
+    @staticmethod
+    def _add(held: _Partition, chunk: Chunk, last: int) -> None:
+        if not held.chunks:
+            held.end = 0
+        held.end = max(held.end, last + 1)
+        if not held.chunks or held.chunks[-1] is not chunk:
+            held.chunks.append(chunk)
+
+    def _replace(self, held: _Partition, fresh: Chunk) -> None:
+        """What is held of these is delivered anew: the locks before have ended, so nothing more is said of them."""
+        for record in fresh.records:
+            offset = record.offset
+            if (found := held.find(offset)) is None:
+                continue
+            chunk, place = found
+            if place < 0:
+                del chunk.bad[offset]
                 self._said -= 1
-            elif offset in held.renewing or offset in held.renewed:
-                held.renewing.discard(offset)
-                held.renewed.discard(offset)
             else:
-                self._unsaid -= 1
+                self._leaves(chunk.states[place])
+                chunk.states[place] = _GONE
+
+    def _leaves(self, state: int) -> None:
+        """A record is not in this state any more."""
+        if state == _UNSAID:
+            self._unsaid -= 1
+        elif state == _RENEWING:
+            self._renewing -= 1
+        elif state == _RENEWED:
+            self._renewed -= 1
+        elif state != _GONE:
+            self._said -= 1
 
     def take_back(self, chunks: Sequence[Chunk]) -> None:
         """The poll that was to return these did not."""
@@ -129,11 +205,11 @@ class Holding:
             self._returned = [each for each in self._returned if not any(each is chunk for chunk in chunks)]
             return
         for chunk in chunks:
+            for state in bytes(chunk.states):
+                self._leaves(state)
+            chunk.set(0, len(chunk.states), _GONE)
             held = self._of(chunk.partition)
-            for record in chunk.records:
-                if held.chunks.get(record.offset) is chunk and held.said.pop(record.offset, None) is None:
-                    self._unsaid -= 1
-                held.chunks.pop(record.offset, None)
+            held.chunks = [each for each in held.chunks if each.is_held]
 
     def check_said(self) -> None:
         """Refuse to poll before something is said of each record.
@@ -145,7 +221,8 @@ class Holding:
             missing = [
                 f"{topic}-{number} at offset {offset}"
                 for (topic, number), held in self._partitions.items()
-                for offset in islice(held.unsaid(), _NAMED)
+                for chunk in held.chunks
+                for offset in (chunk.records[place].offset for place in chunk.places(_UNSAID)[:_NAMED])
             ][:_NAMED]
             more = f" and {self._unsaid - len(missing)} more" if self._unsaid > len(missing) else ""
             raise IllegalStateError(
@@ -169,26 +246,42 @@ class Holding:
             IllegalStateError: it is not held.
         """
         held = self._partitions.get((topic, partition))
-        if held is None or (chunk := held.chunks.get(offset)) is None:
+        if held is None or (found := held.find(offset)) is None:
             raise IllegalStateError(
                 f"the record of {topic}-{partition} at offset {offset} is not held: no poll has returned it, or its "
                 "acknowledgement was sent before"
             )
-        if kind == _RENEW and chunk.record(offset) is None:
-            raise IllegalStateError(
-                f"the record of {topic}-{partition} at offset {offset} is bad, and cannot be renewed: accept, release "
-                "or reject it"
-            )
-        if offset not in held.said:
-            self._said += 1
-            if offset in held.renewed:
-                held.renewed.discard(offset)
-            elif offset in held.renewing:
-                held.renewing.discard(offset)
-            else:
-                self._unsaid -= 1
-        held.said[offset] = kind
+        chunk, place = found
+        if place < 0:
+            if kind == _RENEW:
+                raise IllegalStateError(
+                    f"the record of {topic}-{partition} at offset {offset} is bad, and cannot be renewed: accept, "
+                    "release or reject it"
+                )
+            chunk.bad[offset] = kind
+            return
+        self._leaves(chunk.states[place])
+        chunk.states[place] = kind
+        self._said += 1
         self._says_renew = self._says_renew or kind == _RENEW
+        self._chunk, self._place = chunk, place + 1
+
+    def say_of(self, record: Record[Any, Any], kind: int) -> None:
+        """As `say`, of a record that a poll returned: mostly it is the one behind the last."""
+        chunk, place = self._chunk, self._place
+        if (
+            chunk is not None
+            and place < len(chunk.states)
+            and chunk.records[place] is record
+            and chunk.states[place] == _UNSAID
+            and kind != _RENEW
+        ):
+            chunk.states[place] = kind
+            self._place = place + 1
+            self._unsaid -= 1
+            self._said += 1
+            return
+        self.say(record.topic, record.partition, record.offset, kind)
 
     def settle(self, fetch: AcquiredFetch, ranges: Iterable[Acknowledged]) -> None:
         """Say something of offsets that no application sees any more."""
@@ -203,8 +296,16 @@ class Holding:
     def hold_bad(self, chunk: Chunk, offset: int, kind: int) -> None:
         """In explicit mode: a bad record that no poll returns, of which the application may say another thing."""
         held = self._of(chunk.partition)
-        held.chunks[offset] = chunk
-        held.said[offset] = kind
+        if offset < held.end and (found := held.find(offset)) is not None:
+            before, place = found
+            if place < 0:
+                del before.bad[offset]
+                self._said -= 1
+            else:
+                self._leaves(before.states[place])
+                before.states[place] = _GONE
+        chunk.bad[offset] = kind
+        self._add(held, chunk, offset)
         self._said += 1
 
     @property
@@ -220,57 +321,67 @@ class Holding:
         """All that is to be sent. From now on it counts as sent."""
         found, self._settled, self.count = self._settled, {}, 0
         if self._said:
-            self._said, self._says_renew = 0, False
+            self._said, self._says_renew, self._chunk = 0, False, None
             for held in self._partitions.values():
-                said, held.said = held.said, {}
-                for fetch, run in _said_runs(said, held.chunks):
-                    found.setdefault(fetch, []).append(run)
-                for offset, kind in said.items():
-                    if kind == _RENEW:
-                        held.renewing.add(offset)
-                    else:
-                        del held.chunks[offset]
+                for chunk in held.chunks:
+                    if ranges := self._sent(chunk):
+                        found.setdefault(chunk.fetch, []).extend(ranges)
+                held.chunks = [chunk for chunk in held.chunks if chunk.is_held]
         return {fetch: tuple(joined(ranges)) for fetch, ranges in found.items()}
+
+    def _sent(self, chunk: Chunk) -> list[Acknowledged]:
+        """What is said of the records of a chunk is sent."""
+        ranges = [Acknowledged(offset, offset, kind) for offset, kind in chunk.bad.items()]
+        chunk.bad.clear()
+        for start, end, kind in chunk.said():
+            ranges += _runs(chunk.records[start:end], kind)
+            if kind == _RENEW:
+                self._renewing += end - start
+            chunk.set(start, end, _RENEWING if kind == _RENEW else _GONE)
+        return ranges
 
     # ------------------------------------------------------------ what became of it
 
     @property
     def renews(self) -> bool:
         """Whether records are to be renewed, or were: a poll returns these alone."""
-        return self._says_renew or any(held.renewing or held.renewed for held in self._partitions.values())
+        return self._says_renew or self._renewing > 0 or self._renewed > 0
 
     def ended(self, ended: Ended) -> None:
         """Acknowledgements of a fetch have ended. Told twice of the same, it does nothing the second time."""
         held = self._partitions.get((ended.partition.topic, ended.partition.partition))
-        if held is None or not held.renewing:
+        if held is None or not self._renewing:
             return
-        for first, last, kind in ended.acknowledged:
-            if kind != _RENEW:
+        renewals = [each for each in ended.acknowledged if each.type == _RENEW]
+        for chunk in held.chunks if renewals else ():
+            if chunk.fetch is not ended.fetch:
                 continue
-            for offset in range(first, last + 1):
-                if offset not in held.renewing or held.chunks[offset].fetch is not ended.fetch:
+            for place in chunk.places(_RENEWING):
+                offset = chunk.records[place].offset
+                if not any(first <= offset <= last for first, last, _ in renewals):
                     continue
-                held.renewing.discard(offset)
+                self._renewing -= 1
                 if ended.error is None:
-                    held.renewed.add(offset)
+                    chunk.states[place] = _RENEWED
+                    self._renewed += 1
                 else:
                     # Its lock is gone: it comes again as another delivery.
-                    del held.chunks[offset]
+                    chunk.states[place] = _GONE
 
     def take_renewed(self, limit: int) -> list[Chunk]:
         """Up to ``limit`` renewed records, to be returned again."""
         found: list[Chunk] = []
-        for held in self._partitions.values():
-            for offset in sorted(held.renewed)[:limit]:
-                chunk = held.chunks[offset]
-                record = chunk.record(offset)
-                assert record is not None, "a bad record is not renewed"
+        for held in self._partitions.values() if self._renewed else ():
+            renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(_RENEWED)]
+            renewed.sort(key=lambda each: each[0].records[each[1]].offset)
+            for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:
                     found.append(Chunk(chunk.fetch, chunk.partition, []))
-                found[-1].records.append(record)
-                held.renewed.discard(offset)
-                limit -= 1
+                found[-1].records.append(chunk.records[place])
+                chunk.states[place] = _UNSAID
+                self._renewed -= 1
                 self._unsaid += 1
+                limit -= 1
         return found
 
     def put_renewed_back(self, chunks: Sequence[Chunk]) -> None:
@@ -278,8 +389,12 @@ class Holding:
         for chunk in chunks:
             held = self._of(chunk.partition)
             for record in chunk.records:
-                if record.offset in held.chunks and record.offset not in held.renewed:
-                    held.renewed.add(record.offset)
+                if (found := held.find(record.offset)) is None:
+                    continue
+                holder, place = found
+                if place >= 0 and holder.states[place] == _UNSAID:
+                    holder.states[place] = _RENEWED
+                    self._renewed += 1
                     self._unsaid -= 1
 
     # ------------------------------------------------------------ all of it
@@ -291,10 +406,12 @@ class Holding:
         for chunk in tuple(self._returned):
             count += len(chunk.records)
             _widen(spans, chunk.partition, (chunk.records[0].offset, chunk.records[-1].offset))
-        for (topic, number), held in tuple(self._partitions.items()):
-            if unsaid := held.chunks.copy().keys() - held.said.copy().keys():
-                count += len(unsaid)
-                _widen(spans, TopicPartition(topic, number), (min(unsaid), max(unsaid)))
+        for held in tuple(self._partitions.values()):
+            for chunk in tuple(held.chunks):
+                if places := chunk.places(_UNSAID, _RENEWING, _RENEWED):
+                    count += len(places)
+                    ends = chunk.records[places[0]].offset, chunk.records[places[-1]].offset
+                    _widen(spans, chunk.partition, ends)
         return count, spans
 
     def forget(self) -> None:
@@ -302,7 +419,8 @@ class Holding:
         self._returned = []
         self._partitions.clear()
         self._settled = {}
-        self._unsaid = self._said = self.count = 0
+        self._chunk = None
+        self._unsaid = self._said = self._renewing = self._renewed = self.count = 0
 
     def _of(self, partition: TopicPartition) -> _Partition:
         key = (partition.topic, partition.partition)
@@ -318,23 +436,6 @@ def _runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
     if last - first + 1 == len(records):
         return [Acknowledged(first, last, kind)]
     return joined(Acknowledged(each.offset, each.offset, kind) for each in records)
-
-
-def _said_runs(
-    said: Mapping[int, int], chunks: Mapping[int, Chunk]
-) -> Iterator[tuple[AcquiredFetch, Acknowledged]]:
-    """What is said of offsets, as ranges of their fetches."""
-    fetch: AcquiredFetch | None = None
-    first = last = kind = -1
-    for offset in sorted(said):
-        if offset == last + 1 and said[offset] == kind and chunks[offset].fetch is fetch:
-            last = offset
-            continue
-        if fetch is not None:
-            yield fetch, Acknowledged(first, last, kind)
-        fetch, first, last, kind = chunks[offset].fetch, offset, offset, said[offset]
-    if fetch is not None:
-        yield fetch, Acknowledged(first, last, kind)
 
 
 def _widen(spans: dict[TopicPartition, range], partition: TopicPartition, ends: tuple[int, int]) -> None:

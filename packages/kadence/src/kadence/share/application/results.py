@@ -37,9 +37,14 @@ _inside: Final[ContextVar[tuple[Results, ...]]] = ContextVar("inside", default=(
 
 
 class Results:
-    """Ended acknowledgements with which the callback was not called yet."""
+    """Ended acknowledgements with which the callback was not called yet.
+
+    Attributes:
+        running: how many calls of the callback are under way, whoever makes the present call.
+    """
 
     def __init__(self, shared_state: ShareState, holding: Holding) -> None:
+        self.running = 0
         self._shared_state = shared_state
         self._holding = holding
         self._callback: Callable[..., Any] | None = None
@@ -81,18 +86,18 @@ class Results:
             if not offsets:
                 continue
             outer = _inside.set((*_inside.get(), self))
+            self.running += 1
             try:
                 yield Run(partial(self._callback, ended.partition.topic_partition, offsets, ended.error))
             except Exception:
                 log.exception("the acknowledgement callback raised, which is ignored")
             finally:
+                self.running -= 1
                 _inside.reset(outer)
 
     def is_inside(self) -> bool:
         """Whether the callback makes the present call."""
-        # Mostly there is none: each acknowledgement asks.
-        inside = _inside.get()
-        return bool(inside) and any(each is self for each in inside)
+        return self.running > 0 and any(each is self for each in _inside.get())
 
     def refuse_inside(self, what: str) -> None:
         """Raise IllegalStateError if the callback makes this call."""
