@@ -43,6 +43,7 @@ ROWS = (
     "produce",
     "many_topics",
     "work",
+    "share",
 )
 QUICK = Options(records=1_000_000, seconds=1.0, rounds=1)
 

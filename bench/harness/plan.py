@@ -30,7 +30,8 @@ class Plan:
         busy: a second thread of the process computes in Python all the time.
         ca: file with the certificate to trust; "" means plaintext.
         protocol: group.protocol to ask for; "" leaves the client's default.
-        java: the command that starts Kafka's ConsumerPerformance.
+        java: the command that starts Java's client: Kafka's ConsumerPerformance, or a program of the row's own.
+        meeting: a folder in which members of one run agree when to begin; see `harness.meeting`.
     """
 
     bootstrap: str
@@ -44,6 +45,7 @@ class Plan:
     ca: str = ""
     protocol: str = ""
     java: tuple[str, ...] = ()
+    meeting: str = ""
 
     @property
     def wait(self) -> float:

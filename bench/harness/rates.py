@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -109,10 +109,14 @@ def run_case(
     ground: Ground,
     options: Options,
     only_once: Sequence[str] = ("aiokafka", "kafka-python", "java"),
+    *,
+    java: tuple[str, ...] = (),
+    before: Callable[[Plan], None] = lambda _plan: None,
 ) -> Rates:
     """All clients of a case. The rounds take turns, so that a slow minute of the machine hits all alike.
 
-    ``only_once``: clients that are far from the figures that matter; one run of them tells enough.
+    ``only_once``: clients that are far from the figures that matter; one run of them tells enough. ``java``: the
+    command that starts Java's client, in place of ConsumerPerformance. ``before``: what each run needs beforehand.
     """
     topic, count = ground.values(case.size, options)
     runs: dict[str, list[Outcome]] = {name: [] for name in lines if options.wants(name)}
@@ -129,8 +133,9 @@ def run_case(
                 work_us=case.work_us,
                 ca=ground.certificate if case.tls else "",
                 protocol={"java-classic": "classic", "java-new": "consumer"}.get(name, ""),
-                java=ground.java,
+                java=java or ground.java,
             )
+            before(plan)
             outcome = children.run(row, name, lines[name], plan)
             made.append(outcome)
             said = (

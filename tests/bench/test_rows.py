@@ -158,6 +158,49 @@ def test_commits(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
     assert not goals
 
 
+@pytest.mark.heavy
+@pytest.mark.usefixtures("here")
+def test_queues(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rows import share, share_idle, share_work
+
+    monkeypatch.setattr(share_work, "BACKLOG", 20_000)
+    monkeypatch.setattr(share_idle, "CONSUMERS", 2)
+    tables, goals = share.measure(ground, options)
+    assert [(len(table.lines), table.failures) for table in tables] == [
+        (2, []),
+        (2, []),
+        (3, []),
+        (3, []),
+        (2, []),
+        (2, []),
+        (2, []),
+    ]
+    # Java was not among the clients.
+    assert [goal.what for goal in goals if (goal.is_kept is None) != ("Java" in goal.promised)] == []
+
+
+@pytest.mark.heavy
+def test_a_queue_of_java_is_timed(kafka: Kafka, options: Options) -> None:
+    from harness import children, share, topics
+    from harness.plan import Plan
+    from rows import share as row
+
+    topics.fill(kafka.bootstrap_servers, "share-java", 100, RECORDS)
+    share.from_the_start(kafka.bootstrap_servers, "bench-share-java")
+    with share.java_command() as java:
+        plan = Plan(
+            kafka.bootstrap_servers,
+            "share-java",
+            "bench-share-java",
+            count=RECORDS // 2,
+            seconds=options.seconds,
+            java=java,
+        )
+        outcome = children.run("share", "java-explicit", row.EXPLICIT_LINES["java-explicit"], plan)
+    assert isinstance(outcome, dict), outcome
+    assert outcome["records"] > 0
+
+
 @pytest.mark.usefixtures("here")
 def test_single_polls(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     from rows import single
