@@ -1,9 +1,9 @@
-/* Records that came while the network thread waited, and the flag that wakes their reader, both without the
+/* Answers that arrive while the network thread waits, and the flag that wakes their reader, both without the
  * interpreter.
  *
- * The network thread puts, as long as it waits without the GIL. The thread with the GIL takes. So each end of
- * the ring has one thread at a time. A thread sleeps on the flag by futex, which a signal interrupts; an event loop watches
- * a descriptor of it. Other systems than Linux have none of this.
+ * The network thread puts answers in while it waits without the GIL. A thread with the GIL takes them out. So each end of
+ * the ring has one thread at a time. A reader sleeps on the flag by futex, which a signal interrupts; an event loop watches
+ * the flag's descriptor. Only Linux has this.
  */
 #ifndef KADENCE_ARRIVALS_H
 #define KADENCE_ARRIVALS_H
@@ -20,7 +20,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The kernel's numbers. linux/futex.h has them, too; Alpine has that in a package that compilers do not bring. */
+/* The kernel's numbers, as in linux/futex.h, which Alpine does not install with the compiler. */
 #define KD_FUTEX_WAIT_PRIVATE 128
 #define KD_FUTEX_WAKE_PRIVATE 129
 #endif
@@ -49,12 +49,12 @@ typedef struct {
 #if defined(__linux__) && !defined(Py_GIL_DISABLED)
 #define KD_HAS_ARRIVALS 1
 
-/* Have it raised from now on, or not any more. The network thread may look at any moment, without the interpreter. */
+/* Say whether the network thread raises the flag. It may look at any moment, without the interpreter. */
 static void kd_flag_await(kd_flag *flag, int waiting) {
     __atomic_store_n(&flag->waiting, (uint32_t)waiting, __ATOMIC_SEQ_CST);
 }
 
-/* Lower the flag, and have it raised from now on. Earlier arrivals are seen by a look after it. */
+/* Lower the flag, and let it be raised from now on. The caller looks afterwards, and so sees earlier arrivals. */
 static void kd_flag_enter(kd_flag *flag) {
     __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
     kd_flag_await(flag, 1);
@@ -68,19 +68,19 @@ static void kd_flag_raise(kd_flag *flag) {
     if (fd < 0) {
         syscall(SYS_futex, &flag->up, KD_FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
     } else if (write(fd, &one, sizeof one) < 0) {
-        /* It is readable already, more often than can be counted. */
+        /* The descriptor's counter is full, so it is readable already. */
     }
 }
 
-/* Have this descriptor become readable when it is raised; below 0: none. */
+/* The descriptor that becomes readable when the flag is raised; below 0: none. */
 static void kd_flag_show(kd_flag *flag, int fd) { __atomic_store_n(&flag->fd, fd, __ATOMIC_SEQ_CST); }
 
-/* Lower the flag, whose descriptor was readable. It is emptied first: a thread that raises it in between need not write
- * again, for the look comes after this. */
+/* Lower the flag, whose descriptor was readable. The descriptor is emptied first: a thread that raises the flag in between
+ * need not write again, because the caller looks afterwards. */
 static void kd_flag_seen(kd_flag *flag) {
     uint64_t count;
     if (read(flag->fd, &count, sizeof count) < 0) {
-        /* Another thread was here before. */
+        /* Another thread has emptied it. */
     }
     __atomic_store_n(&flag->up, 0, __ATOMIC_SEQ_CST);
 }
@@ -119,7 +119,7 @@ static int kd_flag_wait(kd_flag *flag, int64_t timeout_ns) {
 }
 #endif
 
-/* The slot for the next one; NULL: there is no room, or no reader. */
+/* The slot for the next answer; NULL: there is no room, or no reader. */
 static kd_arrival *kd_arrivals_room(kd_arrivals *arrivals) {
     if (arrivals == NULL || !KD_HAS_ARRIVALS) return NULL;
     if (arrivals->put - __atomic_load_n(&arrivals->taken, __ATOMIC_ACQUIRE) >= KD_ARRIVALS) return NULL;
@@ -132,7 +132,7 @@ static void kd_arrivals_put(kd_arrivals *arrivals) {
     if (__atomic_load_n(&arrivals->flag.waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(&arrivals->flag);
 }
 
-/* The oldest; NULL: there is none. Its memory is the caller's once `kd_arrivals_taken` was called. */
+/* The oldest answer; NULL: there is none. Its memory belongs to the caller after `kd_arrivals_taken`. */
 static kd_arrival *kd_arrivals_first(kd_arrivals *arrivals) {
     if (arrivals->taken == __atomic_load_n(&arrivals->put, __ATOMIC_SEQ_CST)) return NULL;
     return &arrivals->slots[arrivals->taken % KD_ARRIVALS];

@@ -26,10 +26,10 @@ from kadence._native.shared import BinaryColumn
 
 # --- memory that was used before ----------------------------------------------------------------------------
 
-# A page of fresh memory costs a fault when it is first written, which for large columns is three quarters of all
-# their cost. So blocks are kept when they are given up, down to sizes for which malloc maps no memory of its own: with
+# Fresh memory costs a page fault when it is first written, three quarters of the cost of large columns. So blocks
+# are kept when they are freed, down to sizes for which malloc maps no memory of its own: with
 # the columns of a table it frees a megabyte at the end of its heap, gives that back to the system, and asks for it
-# again for the next table. The lock is only ever tried: a thread that does not get it goes without, so none waits,
+# again for the next table. Threads only try the lock: one that does not get it allocates fresh memory, so none waits,
 # and a fork in a bad moment leaves no child hanging.
 
 SPARE_FROM = cython.declare(cython.Py_ssize_t, 16384)

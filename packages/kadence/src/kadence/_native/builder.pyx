@@ -91,7 +91,7 @@ class RecordEncoder:
         return self.frame.used
 
     def reserve(self, size: cython.Py_ssize_t) -> None:
-        """Make room for so many bytes at once, where as many are to be expected."""
+        """Reserve so many bytes, which the caller expects."""
         if self.frame.is_sealed:
             # The memory is in use, and stays where it is.
             raise IllegalStateError("a batch that was sealed in place takes no more records")
@@ -131,7 +131,7 @@ class RecordEncoder:
         count: cython.Py_ssize_t = 0
         tail: cython.Py_ssize_t = 1
         p: cython.p_uchar
-        # Of this call alone: what reads buffers and headers may be anybody's code, which may append here, too.
+        # Local to this call: reading buffers and headers may run other code, which may append here, too.
         key_held = _point(key, cython.address(key_data), cython.address(key_size))
         value_held = _point(value, cython.address(value_data), cython.address(value_size))
         if headers:
@@ -147,7 +147,7 @@ class RecordEncoder:
                 tail += 1 if content is None else kd_width(PyBytes_GET_SIZE(content)) + PyBytes_GET_SIZE(content)
             count = len(encoded)
             tail += kd_width(count) - 1
-        # From here on nothing is made: the texts of names were made above, and are kept by their strings.
+        # From here on no Python object is made: the names' UTF-8 was made above, and their strings keep it.
         done: cython.int = kd_add(
             cython.address(self.frame),
             timestamp,

@@ -1,10 +1,10 @@
-/* A flag that one thread at a time may have up. With the interpreter's lock that takes no instruction of its own. */
+/* A flag that one thread at a time may raise. With the interpreter's lock it needs no atomic instruction. */
 #ifndef KADENCE_BUSY_H
 #define KADENCE_BUSY_H
 
 #include <Python.h>
 
-/* Put it up; whether it was up before. */
+/* Raise the flag. Returns whether it was raised before. */
 static inline int kd_take(int *flag) {
 #ifdef Py_GIL_DISABLED
     return _Py_atomic_exchange_int(flag, 1);

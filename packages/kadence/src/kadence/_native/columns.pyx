@@ -261,7 +261,7 @@ class ColumnsBuilder:
     @cython.nogil
     @cython.exceptval(check=False)
     def header_bytes(self) -> cython.Py_ssize_t:
-        """Bytes of headers, with the least that their lengths take in a batch: an empty one is not for nothing."""
+        """Bytes of headers, with the least that their lengths take in a batch: an empty header counts, too."""
         return self.header_key.data.size + self.header_value.data.size + 2 * self.header_count
 
     @cython.cfunc

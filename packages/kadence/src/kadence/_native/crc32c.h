@@ -89,8 +89,8 @@ KD_SSE42 static inline uint32_t kd_three(
     uint64_t a = crc, b = 0, c = 0;
     for (const unsigned char *end = p + stride; p < end; p += KD_LINE) {
         if (stride == KD_LONG) {
-            /* The processor follows a stream within its page only, and here each block is a new page for each stream. A
-             * fetch that another core has received is read a fifth faster so. */
+            /* The processor prefetches within a page only, and each block begins a new page in each stream. Prefetching here
+             * makes reading a fetch that another core has received a fifth faster. */
             _mm_prefetch((const char *)p + KD_AHEAD, _MM_HINT_T0);
             _mm_prefetch((const char *)p + stride + KD_AHEAD, _MM_HINT_T0);
             _mm_prefetch((const char *)p + 2 * stride + KD_AHEAD, _MM_HINT_T0);

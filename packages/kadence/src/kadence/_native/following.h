@@ -1,8 +1,8 @@
-/* A fetch's answer with records, and the fetch that follows it, as bytes.
+/* An answer with records, and the next Fetch of its session, as bytes.
  *
- * A fetch session names again each partition that had records, with the offset after them. All that it needs is in
- * the answer and in the session's state of each partition (`asked`). Anything but plain records (an error, a throttle,
- * tags, another replica, aborted transactions, a batch that is cut off or of an older format) is for Python to see.
+ * The next Fetch names each partition that had records, with the offset after them. The answer and the session's state of
+ * each partition (`asked`) have all that this needs. Python handles every other answer: an error, a throttle, tags, another
+ * replica, aborted transactions, a truncated batch or one of an older format.
  */
 #ifndef KADENCE_FOLLOWING_H
 #define KADENCE_FOLLOWING_H
@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The versions of Fetch whose layout this file and intake.h know; before the first topics are not named by id. Whoever
- * raises the last looks at what is new in requests and answers. `Intake` refuses frames of others. */
+/* The versions of Fetch whose layout this file and intake.h know; before the first, requests do not name topics
+ * by id. Before you raise the last, read what is new in requests and answers. `Intake` refuses frames of other versions. */
 #define KD_FIRST_WITH_IDS 13
 #define KD_LAST_KNOWN_LAYOUT 18
 
@@ -21,7 +21,7 @@
 #define KD_MOST_NAMED 127 /* topics, or partitions of one: their count takes one byte */
 #define KD_MOST_ASKED 256 /* partitions of a session */
 #define KD_BATCH_HEADER 61
-#define KD_OVERHEAD 12 /* bytes of a batch that its length does not count */
+#define KD_OVERHEAD 12 /* bytes of a batch that its length field does not count */
 #define KD_SAME_HEAD 15 /* of an answer: correlation id, tags, throttle, error and session id */
 
 typedef struct {
@@ -135,8 +135,8 @@ static int kd_asked_of(const unsigned char *asked, size_t length, const kd_part 
     return -1;
 }
 
-/* Write the topics that the next fetch names, for an answer behind its head. Returns their end; NULL: it is not
- * plain. `at` has as much room as the answer: naming a partition takes less than its part of the answer. */
+/* Write the topics that the next Fetch names, for the rest of an answer after its head. Returns their end; NULL: the answer
+ * is not plain. `at` has as much room as the answer: a partition takes less there than in the answer. */
 static unsigned char *kd_follow(
     const unsigned char *answer, size_t length, const unsigned char *asked, size_t asked_length, unsigned char *at
 ) {

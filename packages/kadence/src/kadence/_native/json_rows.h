@@ -12,7 +12,7 @@
 
 #include "json_numbers.h"
 
-/* Compilers find what reads one value too large to repeat in what reads an object. A call for each costs a quarter more. */
+/* Inlined by force: compilers find it too large, and a call for each value costs a quarter more. */
 #ifdef _MSC_VER
 #define KD_INSIDE static __forceinline
 #else
@@ -249,7 +249,7 @@ KD_INSIDE kd_at kd_of_bool(kd_reading *reading, kd_node *node, kd_at p, kd_at en
 static kd_at kd_list(kd_reading *reading, kd_node *node, kd_at p, kd_at end);
 static kd_at kd_object(kd_reading *reading, kd_node *node, kd_at p, kd_at end);
 
-/* One value of a column. The columns are as deep as a document can lead in here. */
+/* One value of a column. The depth of the columns bounds the recursion, whatever the document. */
 KD_INSIDE kd_at kd_value(kd_reading *reading, kd_node *node, kd_at p, kd_at end) {
     if (p >= end) return NULL;
     switch (*p) {
@@ -296,7 +296,7 @@ static inline int kd_is_name(const kd_node *node, kd_at p, kd_at end) {
     return last == node->last && (size <= 16 || memcmp(p + 8, node->name + 8, size - 16) == 0);
 }
 
-/* The member of a name, from after its quote; NULL for none. Records of one topic have one order, mostly. */
+/* The member of a name, from after its quote; NULL for none. Most records of a topic have their members in the same order. */
 static inline kd_node *kd_member(kd_node *node, kd_at p, kd_at end) {
     int at = node->next;
     for (int i = 0; i < node->count; i++, at++) {

@@ -23,7 +23,7 @@ static inline kd_at kd_blanks(kd_at p, kd_at end) {
 }
 
 /* Marks at those of eight bytes that end the plain part of a text: a quote, a backslash, a control character, not ASCII.
- * The lowest mark is right; one above it may be a borrow's. */
+ * The lowest mark is right; a mark above it may come from a borrow. */
 static inline uint64_t kd_special(uint64_t x) {
     const uint64_t ones = 0x0101010101010101u, high = 0x8080808080808080u;
     uint64_t quote = x ^ ones * '"', backslash = x ^ ones * '\\';

@@ -1,4 +1,4 @@
-/* Three things about the record's type that Cython has no words for; called once, when its module is loaded. */
+/* Three properties of the record's type that Cython cannot express; set once, when its module is loaded. */
 #ifndef KADENCE_RECORD_TYPE_H
 #define KADENCE_RECORD_TYPE_H
 
@@ -12,7 +12,7 @@
  * 82 ns a record become 67. An owner that stores an object that might refer to the record tracks it.
  */
 #ifdef Py_GIL_DISABLED
-#define KD_KEPT 0 /* the list has no lock but the interpreter's */
+#define KD_KEPT 0 /* only the interpreter's lock protects the list */
 #else
 #define KD_KEPT 512
 #endif
@@ -50,9 +50,9 @@ static Py_ssize_t kd_place(PyObject *example, const char *name, PyObject *mark) 
     return -1;
 }
 
-/* Keys and values of dead records are kept for new ones, up to KD_KEPT_BYTES: malloc serves sizes from 1 KiB on out of
- * lists that it searches and joins, which costs such a value as much as copying it. Only what was made here is kept, for
- * it has the room of its class; and only objects that the dead record alone holds.
+/* Keys and values of dead records are kept for new ones, up to KD_KEPT_BYTES: from 1 KiB on malloc
+ * searches and joins lists, which costs as much as copying the value. Only objects made here are kept, because they have the
+ * room of their class, and only those that no one but the dead record refers to.
  *
  * A class is a range of sizes. A large byte string takes at most 63 bytes more than it says.
  */

@@ -101,7 +101,7 @@ class Record:
         self.headers = headers if type(headers) is tuple else tuple(headers)
         self.leader_epoch = leader_epoch
         self.deliveries = 0 if delivery_count is None else delivery_count
-        # The decoder's records hold nothing that could lead back to them; here anything may come in.
+        # The decoder's records cannot be part of a cycle; an application's fields may refer to anything.
         if not PyObject_GC_IsTracked(self):
             PyObject_GC_Track(self)
 
@@ -166,7 +166,7 @@ def with_content(raw: Record, key: object, value: object) -> Record:
 
 
 def set_delivery_count(records: list, delivery_count: cython.int) -> None:
-    """Say of records that were just decoded, and that nobody else has yet, how often a queue has delivered them."""
+    """Set the delivery count of records that were just decoded, and that no other code has yet."""
     record: Record
     for record in records:
         record.deliveries = delivery_count
@@ -288,7 +288,8 @@ def scan(data: object, fetch_offset: cython.longlong) -> tuple:
 
 # The cycle collector does not look into it, so it takes the memoryview that is read for in use, and leaves it alone
 # until the cursor is gone. CPython before 3.12.7 clears memoryviews of garbage though their buffer is in use
-# (gh-77894), and crashes when that is given back. A cycle through the owner of the bytes would stay: ours lead nowhere.
+# (gh-77894), and crashes when that is given back. A cycle through the owner of the bytes would never be freed; our
+# owners refer to nothing.
 @cython.no_gc
 @cython.cclass
 class Cursor:

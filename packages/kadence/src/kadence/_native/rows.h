@@ -1,6 +1,6 @@
 /* Rows of Arrow columns, read in place; in C since every row passes here without the interpreter.
  *
- * Columns come from anyone, so no number of theirs is followed before it is compared with what is there.
+ * Columns are untrusted: each number in them is compared with the memory that is there before it is used.
  */
 #ifndef KADENCE_ROWS_H
 #define KADENCE_ROWS_H
@@ -91,7 +91,7 @@ static inline int64_t kd_estimate(const kd_rows *rows, int64_t row) {
     return total;
 }
 
-/* Write a row's headers, `tail` bytes with their number; 0 when the columns have become others since that was measured. */
+/* Write a row's headers, `tail` bytes with their number; 0 when the columns have changed since they were measured. */
 static inline int kd_put_headers(unsigned char *p, const kd_rows *rows, int64_t begin, int64_t end, int64_t tail) {
     const unsigned char *data = NULL;
     const unsigned char *stop = p + tail;
@@ -108,8 +108,8 @@ static inline int kd_put_headers(unsigned char *p, const kd_rows *rows, int64_t 
     return p == stop;
 }
 
-/* Add a row that was estimated before. As kd_add; KD_DAMAGED when the columns have become others since, and the frame
- * is as it was: the owner of a column's memory may write to it at any time. */
+/* Add a row that was estimated before. As kd_add; KD_DAMAGED when the columns have changed since, and the frame is
+ * unchanged: the owner of a column's memory may write to it at any time. */
 static inline int kd_add_row(kd_frame *frame, const kd_rows *rows, int64_t row, long long now) {
     const unsigned char *key = NULL, *value = NULL, *data = NULL;
     int64_t begin, end, size, tail;

@@ -1,6 +1,6 @@
 /* Numbers that one thread writes while others may look at them.
  *
- * Without the interpreter's lock each look and each write is atomic. With it they are numbers as any other.
+ * Without the interpreter's lock each look and each write is atomic. With it they are plain numbers.
  */
 #ifndef KADENCE_SHARED_H
 #define KADENCE_SHARED_H

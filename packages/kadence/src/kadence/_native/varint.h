@@ -1,7 +1,7 @@
 /* Zig-zag numbers of variable length, as record batches hold them; written in C because two modules inline them.
  *
  * Both readers return 1 and step over the number, or 0 when it is cut off by `end` or longer than its type allows.
- * The value is signed before anyone can compare it: an unsigned one turns the length of a null (-1) into 4294967295.
+ * The value is returned signed: unsigned, the length of a null (-1) would be 4294967295.
  */
 #ifndef KADENCE_VARINT_H
 #define KADENCE_VARINT_H
@@ -39,8 +39,8 @@ static inline int kd_varlong(unsigned char **at, unsigned char *end, long long *
     return 1;
 }
 
-/* Have the processor bring the next record, which is likely to be as large, while this one is copied: it looks ahead by
- * itself in one page only. Small records lie in few pages. */
+/* Have the processor bring the next record, which is likely to be as large, while this one is copied: by itself
+ * it prefetches within one page only. Small records lie in few pages. */
 static inline void kd_prefetch(const unsigned char *at, ptrdiff_t size) {
 #if defined(__GNUC__) || defined(__clang__)
     if (size < 256) return;
