@@ -68,7 +68,7 @@ def test_records_that_are_done_above_it_prove_that_it_is_the_record() -> None:
 def test_many_partitions_that_stand_are_one_reason() -> None:
     watch = seen(lambda second: {**dict.fromkeys(range(5), 7), 9: second * 80}, owner("a", 0, 1, 2, 3, 4, 9))
     (found,) = [each for each in reasons(watch) if each.reason == "silent-member"]
-    assert found.says == "a (10.0.0.1) is in the group and does not get on with 5 of its partitions"
+    assert found.says == "a (10.0.0.1) is in the group and makes no progress in 5 of its partitions"
     assert found.partitions == tuple(map(tp, range(5)))
 
 

@@ -198,7 +198,7 @@ def _silent(
     held = sum(watch.lag_of(tp) for tp in still)
     latest = min(still, key=watch.stands_for)
     others = sum(1 for each in watch.description.members if each is not member and _moves(watch, each))
-    does = f"does not get on with {len(still)} of its partitions" if moves else "commits nothing"
+    does = f"makes no progress in {len(still)} of its partitions" if moves else "commits nothing"
     return Finding(
         "silent-member",
         Harm.STOPS,
