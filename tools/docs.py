@@ -55,6 +55,7 @@ def configuration() -> str:
         "## Every client",
         key_table(config.keys(config.ClientConfig)),
     ]
+    explained: list[config.Key] = []
     for title, table in (
         ("Consumer", config.ConsumerConfig),
         ("Share consumer", config.ShareConsumerConfig),
@@ -62,16 +63,20 @@ def configuration() -> str:
         ("Admin", config.AdminConfig),
     ):
         own = [key for key in config.keys(table) if key.name not in common]
-        if own:
-            parts += [f"## {title}", key_table(own)]
-    broker = [f"- `{each.metadata['name']}`: {shown(each.default)}" for each in fields(Settings)]
+        parts.append(f"## {title}")
+        if again := [f"`{key.name}`" for key in own if key in explained]:
+            parts.append(f"As for the consumer: {', '.join(again)}.")
+        if left := [key for key in own if key not in explained]:
+            parts.append(key_table(left))
+        explained += own
+    broker = [f"{each.metadata['name']}={plain(each.default)}" for each in fields(Settings)]
     parts += [
         "## Embedded broker",
         (
             "The settings of Kafka's brokers that the embedded broker knows, with their defaults: "
             "`Broker(config={...})`, or `kadence broker -X KEY=VALUE`."
         ),
-        "\n".join(broker),
+        "\n".join(("```properties", *broker, "```")),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -93,6 +98,11 @@ def shown(value: object) -> str:
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
 
 
+def plain(value: object) -> str:
+    """A default as a file of Kafka's settings has it."""
+    return shown(value).replace("`", "").replace(", ", ",").replace("–", "")
+
+
 def number(bound: float) -> str:
     return f"{bound:,.0f}" if float(bound).is_integer() else f"{bound:g}"
 
@@ -100,8 +110,9 @@ def number(bound: float) -> str:
 def allowed(key: config.Key) -> str:
     if key.choices:
         return ", ".join(f"`{choice}`" for choice in key.choices if choice)
+    has_bounds = key.low is not None or key.high not in (None, INT32_MAX)
     bounds = [
-        key.kind,
+        "" if key.kind == "int" and has_bounds else key.kind,
         f"≥ {number(key.low)}" if key.low is not None else "",
         f"≤ {number(key.high)}" if key.high not in (None, INT32_MAX) else "",
     ]
@@ -156,11 +167,11 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` brings it. "
-            "`kadence COMMAND --help` prints the same. Commands write data to stdout, and messages for people to "
-            "stderr."
+            "`pip install 'kadence[cli]'` brings it. `kadence COMMAND --help` prints the same. A "
+            "[first session](tutorial.md#the-command-line); [names for clusters](cluster.md#see-whether-it-answers). "
+            "Commands write data to stdout, and messages for people to stderr."
         ),
-        fenced(top.epilog),
+        (top.epilog or "").rpartition("\n\n")[2].strip(),
         "## Options of many commands",
         "\n\n".join(
             f"{commands}:\n\n" + "\n".join(f"- {text}" for text in texts)
@@ -245,7 +256,8 @@ def of_subcommands(
             texts = [argument_text(command, each) for each in command._actions if shows(each)]
             own = [f"- {text}" for text in texts if text not in explained]
             again = [text.partition(": ")[0] for text in texts if text in explained and text not in common]
-            if again:
+            # What a command is given stands in its examples.
+            if again := [text for text in again if text.startswith("`-")]:
                 own.append(f"- {', '.join(again)}: as above")
             if own:
                 parts.append("\n".join(own))
@@ -427,14 +439,16 @@ def metrics() -> str:
     tables: list[str] = []
     explained: set[str] = set()
     for title, part in parts.items():
-        tables.append(_metric_section(title, part, explained))
+        tables.append(_metric_section(title, part, explained, parts))
         explained.update(part)
         if ", for each " not in title:
             explained.update(_measured(row.split("`")[1]) for row in part)
     return drawn("metrics.md", {"metrics": "\n\n".join(tables)})
 
 
-def _metric_section(title: str, rows: Sequence[str], explained: Collection[str]) -> str:
+def _metric_section(
+    title: str, rows: Sequence[str], explained: Collection[str], sections: Mapping[str, Sequence[str]]
+) -> str:
     """A table under its title.
 
     In those of topics, brokers and share consumers a line has the names that a table before explains.
@@ -448,10 +462,29 @@ def _metric_section(title: str, rows: Sequence[str], explained: Collection[str])
     ]
     parts = [f"### {title}"]
     if known:
-        parts.append("As above: " + "; ".join(row.split(" | ")[0].removeprefix("| ") for row in known) + ".")
+        parts.append(f"As above: {'; '.join(_named_briefly(known, title, sections))}.")
     if left := [row for row in rows if row not in known]:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
     return "\n\n".join(parts)
+
+
+def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequence[str]]) -> list[str]:
+    """The names of these metrics; those of most of a section before are named by it."""
+    left = list(known)
+    texts: list[str] = []
+    for name, rows in sections.items():
+        if name == title:
+            break
+        missing = [row for row in rows if row not in left]
+        if len(rows) - len(missing) > 3 * max(len(missing), 1):
+            but = f" but {', '.join(map(_names_of_row, missing))}" if missing else ""
+            texts.append(f"all of {name}{but}")
+            left = [row for row in left if row not in rows]
+    return texts + [_names_of_row(row) for row in left]
+
+
+def _names_of_row(row: str) -> str:
+    return row.split(" | ", maxsplit=1)[0].removeprefix("| ")
 
 
 def _metric_row(alike: Sequence[MetricName]) -> str:

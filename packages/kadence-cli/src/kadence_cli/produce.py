@@ -45,12 +45,10 @@ Read records from stdin, one per line, and write them to a topic. The status is
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
 -i reads a file; its name or --format says which kind. In .parquet, .arrow and
 .csv with a column value each row is a record, as `kadence consume -o` writes
-it, with the columns key, headers, partition and timestamp. A column partition
-is ignored if there is a column offset: the row was exported from another
-topic. Without a column value each row becomes a JSON document, and --key names
-the column with its key.
-With --value-schema values are JSON that fits the schema, and the schema is
-registered. `kadence consume --value` prints such values."""
+it (a column partition is ignored beside a column offset). Without a column
+value each row becomes a JSON document, and --key names the column with its key.
+With --value-schema values are JSON that fits the schema, which is registered;
+`kadence consume --value` prints such values."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines

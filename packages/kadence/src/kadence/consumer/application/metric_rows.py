@@ -410,7 +410,7 @@ def frontier(meters: Meters, partition: TopicPartition) -> Rows:
         "The offset of the record that runs and holds up the committed offset; -1 when none does",
         stuck,
     )
-    yield Row("work-stuck-seconds", "For how long it has been worked on, over all attempts", seconds)
+    yield Row("work-stuck-seconds", "How long that record has been worked on, over all attempts", seconds)
 
 
 def unfetched(shared_partition: SharedPartition) -> Rows:
