@@ -14,9 +14,13 @@ from kadence.consumer.assignors import RangeAssignor
 from kadence.errors import ConfigError
 from kadence.idioms import advice as advice_on
 from kadence.security.login import credentials
+from kadence.security.stores import identity, trust
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1"}
 JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required username='me' password='s';"
+TLS = {"security.protocol": "SSL"}
+STORE = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "store.pem"}
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab='k' principal='me@A'"
 
 
@@ -183,6 +187,92 @@ ROWS = {
             for each in (token, f"{__name__}:token")
         ),
     ),
+    "a login twice": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "SCRAM-SHA-256",
+            "sasl.jaas.config": SCRAM,
+            "sasl.username": "me",
+        },
+        "leave out sasl.username and sasl.password",
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": SCRAM},),
+    ),
+    "tokens from two places": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.provider": token,
+            "sasl.oauthbearer.token.endpoint.url": "https://a/t",
+        },
+        "gets tokens by itself; leave out the keys of an endpoint",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.provider": token,
+            },
+        ),
+    ),
+    "a client that does not begin": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.jaas.config": f"{KERBEROS} serviceName=kafka isInitiator=false;",
+        },
+        "a client is the initiator; leave out isInitiator",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.jaas.config": f"{KERBEROS} serviceName=kafka;",
+            },
+        ),
+    ),
+    "tickets for nobody": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"},
+        "needs sasl.kerberos.service.name: the first part of the brokers' principals, mostly kafka",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "GSSAPI",
+                "sasl.kerberos.service.name": "kafka",
+            },
+        ),
+    ),
+    "heartbeats with KIP-848": Row(
+        ConsumerConfig,
+        {"group.protocol": "consumer", "heartbeat.interval.ms": 1000},
+        "leave it out (group.consumer.heartbeat.interval.ms on the broker)",
+        ({"group.protocol": "consumer"},),
+    ),
+    "a ratio of nothing": Row(
+        ConsumerConfig,
+        {"max.poll.records.ratio": 0.2},
+        "means nothing without max.poll.records=auto",
+        ({"max.poll.records.ratio": 0.2, "max.poll.records": "auto"}, {}),
+    ),
+    "automatic commits of no group": Row(
+        ConsumerConfig,
+        {"enable.auto.commit": True},
+        "enable.auto.commit needs group.id",
+        ({"enable.auto.commit": True, "group.id": "g"}, {}),
+    ),
+    "authorities twice": Row(
+        AdminConfig,
+        {**TLS, "ssl.ca.location": "ca.pem", "ssl.truststore.certificates": "PEM"},
+        "both say whom to trust; give one",
+        ({**TLS, "ssl.ca.location": "ca.pem"}, {**TLS, "ssl.truststore.certificates": "PEM"}),
+    ),
+    "certificates twice": Row(
+        AdminConfig,
+        {**TLS, "ssl.certificate.location": "me.pem", **STORE},
+        "both say which certificate to show; give one",
+        ({**TLS, "ssl.certificate.location": "me.pem"}, {**TLS, **STORE}),
+    ),
     "a principal twice": Row(
         AdminConfig,
         {
@@ -225,6 +315,8 @@ ROWS = {
 def read(config: type[ClientConfig], settings: Mapping[str, Any]) -> ClientConfig:
     made = config.parse({**SERVERS, **settings})
     credentials(made)
+    trust(made)
+    identity(made)
     return made
 
 

@@ -14,6 +14,9 @@ __all__ = ["ShareConsumerConfig"]
 
 
 _LEAVE_OUT: Final = "leave it out"
+_NO_INTERCEPTORS: Final = (
+    "look at what poll() returns; set_acknowledgement_commit_callback() reports acknowledgements"
+)
 _GROUP_KEY: Final = "set {} of the group instead: Admin.incremental_alter_configs, or kadence groups"
 
 _REFUSED: Final[Mapping[str, str]] = {
@@ -30,11 +33,9 @@ _REFUSED: Final[Mapping[str, str]] = {
         "group.protocol": f"a share group has one protocol; {_LEAVE_OUT}",
         "session.timeout.ms": "the broker keeps the session; "
         + _GROUP_KEY.format("share.session.timeout.ms"),
-        "heartbeat.interval.ms": "the broker tells it; " + _GROUP_KEY.format("share.heartbeat.interval.ms"),
-        "interceptors": "what came is what poll() returned, and what became of it the acknowledgement callback tells",
-        "interceptor.classes": (
-            "what came is what poll() returned, and what became of it the acknowledgement callback tells"
-        ),
+        "heartbeat.interval.ms": "the broker sets it; " + _GROUP_KEY.format("share.heartbeat.interval.ms"),
+        "interceptors": _NO_INTERCEPTORS,
+        "interceptor.classes": _NO_INTERCEPTORS,
         "max.partition.fetch.bytes": "the broker divides fetch.max.bytes among the partitions; set that instead",
         "max.poll.arrow.bytes": "poll_arrow(max_records=...) bounds a table",
         "exclude.internal.topics": f"subscribe() takes names, not patterns; {_LEAVE_OUT}",

@@ -1,0 +1,163 @@
+"""Advice in errors of share consumers: the settings, and the calls that follow it, work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from kadence import AcknowledgeType, Admin, Broker, ConfigResource, Consumer, Producer, ShareConsumer
+from kadence.config import ShareConsumerConfig
+from kadence.config.share_consumer import _REFUSED
+from kadence.errors import ConfigError, IllegalStateError, KafkaError
+
+SERVERS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "queue"}
+OF_THE_GROUP = {
+    "auto.offset.reset": ("share.auto.offset.reset", "earliest"),
+    "isolation.level": ("share.isolation.level", "read_committed"),
+    "session.timeout.ms": ("share.session.timeout.ms", "50000"),
+    "heartbeat.interval.ms": ("share.heartbeat.interval.ms", "2000"),
+}
+"""Settings of a consumer that the group has here, and the name and a value there."""
+INSTEAD: dict[str, tuple[str, Mapping[str, Any]]] = {
+    "enable.auto.commit": (
+        "choose share.acknowledgement.mode instead",
+        {"share.acknowledgement.mode": "explicit"},
+    ),
+    "max.partition.fetch.bytes": ("set that instead", {"fetch.max.bytes": 1_000_000}),
+    "max.poll.records.ratio": ("set that instead", {"max.poll.records": 10}),
+}
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[str]:
+    quick = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
+    with Broker(topics={"t": 1}, config=quick) as broker:
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            for group in ("wanted", "bad"):
+                resource = ConfigResource("group", group)
+                admin.incremental_alter_configs({resource: {"share.auto.offset.reset": "earliest"}})
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(5):
+                producer.send("t", b"%d" % number)
+        yield broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("key", sorted(_REFUSED))
+def test_without_a_key_that_a_queue_does_not_have_the_settings_are_accepted(key: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(_REFUSED[key])):
+        ShareConsumerConfig.parse({**SERVERS, key: "1"})
+    ShareConsumerConfig.parse(SERVERS)
+
+
+@pytest.mark.parametrize("key", INSTEAD)
+def test_the_key_that_counts_instead_is_accepted(key: str) -> None:
+    advice, settings = INSTEAD[key]
+    assert advice in _REFUSED[key]
+    assert all(name in _REFUSED[key] for name in settings)
+    ShareConsumerConfig.parse({**SERVERS, **settings})
+
+
+@pytest.mark.parametrize("key", OF_THE_GROUP)
+def test_the_setting_of_the_group_is_set(key: str, servers: str) -> None:
+    name, value = OF_THE_GROUP[key]
+    assert f"set {name} of the group instead: Admin.incremental_alter_configs" in _REFUSED[key]
+    resource = ConfigResource("group", "settings")
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.incremental_alter_configs({resource: {name: value}})
+        assert admin.describe_configs([resource])[resource][name].value == value
+
+
+def test_a_queue_has_a_name() -> None:
+    with pytest.raises(ConfigError, match=re.escape("group.id is empty; give it the name of the queue")):
+        ShareConsumerConfig.parse({**SERVERS, "group.id": ""})
+
+
+def test_what_interceptors_would_see_is_reported(servers: str) -> None:
+    """And a table is bounded by max_records=."""
+    pytest.importorskip("pyarrow")
+    assert "set_acknowledgement_commit_callback()" in _REFUSED["interceptors"]
+    assert "poll_arrow(max_records=...)" in _REFUSED["max.poll.arrow.bytes"]
+    reported: list[Any] = []
+    with ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer:
+        consumer.set_acknowledgement_commit_callback(lambda *outcome: reported.append(outcome))
+        consumer.subscribe("t")
+        while not (table := consumer.poll_arrow(1, max_records=2)).num_rows:
+            pass
+        assert table.num_rows <= 2
+        consumer.commit()
+    assert [error for _, _, error in reported] == [None]
+
+
+CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
+    "acknowledges by itself": (
+        lambda c: c.acknowledge("t", 0, 0),
+        IllegalStateError,
+        "acknowledge() needs share.acknowledgement.mode=explicit",
+    ),
+    "polls without topics": (lambda c: c.poll(1), IllegalStateError, "call subscribe() first"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_that_follows_the_advice_works(name: str, servers: str) -> None:
+    wrong, error, advice = CALLS[name]
+    with ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer:
+        with pytest.raises(error, match=re.escape(advice)):
+            wrong(consumer)
+    with ShareConsumer(
+        bootstrap_servers=servers, group_id="wanted", share_acknowledgement_mode="explicit"
+    ) as consumer:
+        consumer.subscribe("t")
+        for record in consumer:
+            consumer.acknowledge(record, AcknowledgeType.RELEASE)
+            break
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"deserialization_errors": "reject"},
+        {"deserialization_errors": "dead-letter", "dead_letter_topic": "t-bad"},
+    ],
+    ids=["reject", "dead-letter"],
+)
+def test_a_bad_record_that_is_rejected_or_written_elsewhere_does_not_return(
+    ending: dict[str, Any], servers: str
+) -> None:
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "group_id": "bad", "value_deserializer": "json"}
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"not JSON")
+    with ShareConsumer(**settings) as consumer:
+        consumer.subscribe("t")
+        with pytest.raises(KafkaError, match="set deserialization.errors to reject or dead-letter to end that"):
+            while True:
+                consumer.poll(1)
+                consumer.commit()
+    with ShareConsumer(**settings, **ending) as consumer:
+        consumer.subscribe("t")
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("t", b"17")
+        seen: list[Any] = []
+        while 17 not in seen:
+            seen += [record.value for record in consumer.poll(1)]
+        consumer.commit()
+
+
+def test_a_group_of_consumers_is_no_queue_until_it_is_deleted(servers: str) -> None:
+    with Consumer(bootstrap_servers=servers, group_id="typed") as consumer:
+        consumer.subscribe("t")
+        consumer.poll(5)
+    with ShareConsumer(bootstrap_servers=servers, group_id="typed") as consumer:
+        consumer.subscribe("t")
+        with pytest.raises(KafkaError, match="choose another group.id, or delete the group first"):
+            while True:
+                consumer.poll(1)
+    with Admin(bootstrap_servers=servers) as admin:
+        admin.delete_consumer_groups("typed")
+    with ShareConsumer(bootstrap_servers=servers, group_id="typed") as consumer:
+        consumer.subscribe("t")
+        while not consumer.assignment():
+            consumer.poll(0.2)
