@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import re
+import threading
+import warnings
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,6 +20,7 @@ from kadence import (
     TopicPartition,
 )
 from kadence.errors import (
+    ConcurrentAccessError,
     ConfigError,
     IllegalStateError,
     InvalidTopicError,
@@ -188,6 +192,18 @@ CONSUMER = {
         (),
         {"enable_auto_commit": True},
     ),
+    "a range of three": Row(
+        lambda c: c.assign({PARTITION: (0, 1, 2)}),
+        ValueError,
+        "a range is (start, end)",
+        (then(lambda c: c.assign({PARTITION: (0, 2)}), polled),),
+    ),
+    "a column that there is not": Row(
+        then(assigned([PARTITION]), lambda c: c.poll_arrow(1, columns=["values"])),
+        ValueError,
+        "no column 'values'; choose from key, value, topic, partition, offset, timestamp, timestampType, headers",
+        (lambda c: c.poll_arrow(1, columns=["value", "timestampType", "headers"]),),
+    ),
     "no committed offset": Row(
         then(assigned([PARTITION]), lambda c: c.poll(10)),
         NoOffsetForPartitionError,
@@ -275,3 +291,42 @@ def test_offsets_of_chosen_partitions_take_a_group_of_their_own(servers: str) ->
             other.commit({PARTITION: 1})
         own.assign([PARTITION])
         own.commit({PARTITION: 1})
+
+
+def test_calls_that_another_thread_may_make(servers: str) -> None:
+    """While one thread is in a poll."""
+    refused: list[str] = []
+    with Consumer(bootstrap_servers=servers, group_id="two-threads") as consumer:
+        consumer.assign([PARTITION])
+        consumer.seek_to_end()
+        consumer.position(PARTITION)
+        polling = threading.Thread(target=consumer.poll, args=(60,))
+        polling.start()
+        while not refused:
+            try:
+                consumer.position(PARTITION)
+            except ConcurrentAccessError as error:
+                refused.append(str(error))
+        assert "only stop, wakeup, pause, resume, close and calls that read its state" in refused[0]
+        consumer.pause([PARTITION])
+        consumer.resume([PARTITION])
+        assert consumer.metrics()
+        assert consumer.not_fetched() is not None
+        consumer.stop()
+        polling.join(30)
+        assert not polling.is_alive()
+
+
+def test_a_consumer_that_is_not_closed_says_how_to_close_it(servers: str) -> None:
+    def lose() -> None:
+        Consumer(bootstrap_servers=servers)
+        gc.collect()
+
+    with pytest.warns(ResourceWarning, match=re.escape("use `with Consumer(...)` or close()")):
+        lose()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Consumer(bootstrap_servers=servers).close()
+        with Consumer(bootstrap_servers=servers):
+            pass
+        gc.collect()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import signal
 import threading
 from typing import Any
 
@@ -16,11 +19,13 @@ from kadence import (
     Consumer,
     NewTopic,
     Producer,
+    TopicPartition,
     read,
     stop_on_signals,
 )
 from kadence.errors import (
     ConfigError,
+    ForkedError,
     IllegalStateError,
     KafkaError,
     RecordTooLargeError,
@@ -130,6 +135,21 @@ READ = {
         "read() decodes keys by key='text'; leave out key.deserializer",
         (lambda s: read("t", bootstrap_servers=s, key="text"),),
     ),
+    "the column of reasons": Row(
+        lambda s: read("t", bootstrap_servers=s, value="json", errors="null", columns=["error"]),
+        ValueError,
+        "the column error has the reasons; name the field 'value.error'",
+        (
+            lambda s: read(
+                "t",
+                bootstrap_servers=s,
+                value="json",
+                errors="null",
+                columns=["value.error"],
+                schema={"error": str},
+            ),
+        ),
+    ),
     "schemas that are nowhere": Row(
         lambda s: read("t", bootstrap_servers=s, value="avro"),
         ConfigError,
@@ -214,3 +234,93 @@ def test_a_callback_of_a_future_may_send_to_a_known_topic(servers: str) -> None:
         assert done.wait(10)
         assert "make the call from another thread. send() may be called in a callback" in str(problems[0])
         assert sent[0].result(10).topic == "t"
+
+
+def test_a_child_makes_a_client_of_its_own(servers: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"v").result(10)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                producer.send("t", b"v")
+            except ForkedError as error:
+                if "make a new one in the child" in str(error):
+                    with Producer(bootstrap_servers=servers) as own:
+                        own.send("t", b"v").result(10)
+                    code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_client_for_asyncio_is_made_on_a_loop(servers: str) -> None:
+    async def main() -> int:
+        async with AsyncConsumer(bootstrap_servers=servers) as consumer:
+            return len(await consumer.partitions_for("t", timeout=10))
+
+    with pytest.raises(
+        RuntimeError, match=re.escape("write `async with AsyncConsumer(...)` in an `async def` function that")
+    ) as refused:
+        AsyncConsumer(bootstrap_servers=servers)
+    assert str(refused.value).endswith("asyncio.run() runs; without asyncio, use Consumer")
+    assert asyncio.run(main()) == 1
+    with Consumer(bootstrap_servers=servers) as consumer:
+        assert len(consumer.partitions_for("t", timeout=10)) == 1
+
+
+def test_a_client_for_asyncio_is_closed_and_not_stopped(servers: str) -> None:
+    async def main() -> None:
+        producer = AsyncProducer(bootstrap_servers=servers)
+        with pytest.raises(TypeError, match=re.escape("await producer.close(), or async with")):
+            await producer.stop()  # type: ignore[func-returns-value]
+        await producer.close()
+
+    asyncio.run(main())
+
+
+def test_a_consumer_of_another_thread_is_stopped_by_a_handler_of_your_own(servers: str) -> None:
+    told: list[str] = []
+    ended: list[int] = []
+
+    def work() -> None:
+        try:
+            with stop_on_signals():
+                pass
+        except RuntimeError as error:
+            told.append(str(error))
+        ended.append(sum(1 for _ in consumer))
+
+    with Consumer(bootstrap_servers=servers) as consumer:
+        consumer.assign_topics("t", start="latest")
+        thread = threading.Thread(target=work)
+        thread.start()
+        before = signal.signal(signal.SIGUSR1, lambda *_: consumer.stop())
+        try:
+            os.kill(os.getpid(), signal.SIGUSR1)
+            thread.join(30)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+    assert told[0].endswith("elsewhere call consumer.stop() from a handler of your own")
+    assert ended == [0]
+
+
+def test_offsets_move_once_the_consumers_have_stopped(servers: str) -> None:
+    place = TopicPartition("t", 0)
+    with Admin(bootstrap_servers=servers) as admin:
+        with Consumer(bootstrap_servers=servers, group_id="moved") as member:
+            member.subscribe("t")
+            while not member.assignment():
+                member.poll(0.1)
+            with pytest.raises(KafkaError, match="the group has live members; stop its consumers first"):
+                admin.alter_consumer_group_offsets("moved", {place: 0})
+        admin.alter_consumer_group_offsets("moved", {place: 0})
+        assert admin.list_consumer_group_offsets("moved")[place].offset == 0
+
+
+def test_a_topic_without_a_setting_has_the_brokers_default(servers: str) -> None:
+    with Admin(bootstrap_servers=servers) as admin:
+        wrong: Any = {"retention.ms": None}
+        with pytest.raises(TypeError, match="leave the setting out for its default"):
+            admin.create_topics([NewTopic("by-default", 1, configs=wrong)])
+        admin.create_topics([NewTopic("by-default", 1)])

@@ -91,6 +91,13 @@ def test_what_interceptors_would_see_is_reported(servers: str) -> None:
     assert [error for _, _, error in reported] == [None]
 
 
+def poll_on(consumer: ShareConsumer[Any, Any]) -> None:
+    """Until a poll raises."""
+    while True:
+        consumer.poll(1)
+        consumer.commit()
+
+
 CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "acknowledges by itself": (
         lambda c: c.acknowledge("t", 0, 0),
@@ -104,9 +111,11 @@ CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_that_follows_the_advice_works(name: str, servers: str) -> None:
     wrong, error, advice = CALLS[name]
-    with ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer:
-        with pytest.raises(error, match=re.escape(advice)):
-            wrong(consumer)
+    with (
+        ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer,
+        pytest.raises(error, match=re.escape(advice)),
+    ):
+        wrong(consumer)
     with ShareConsumer(
         bootstrap_servers=servers, group_id="wanted", share_acknowledgement_mode="explicit"
     ) as consumer:
@@ -132,10 +141,10 @@ def test_a_bad_record_that_is_rejected_or_written_elsewhere_does_not_return(
         producer.send("t", b"not JSON")
     with ShareConsumer(**settings) as consumer:
         consumer.subscribe("t")
-        with pytest.raises(KafkaError, match="set deserialization.errors to reject or dead-letter to end that"):
-            while True:
-                consumer.poll(1)
-                consumer.commit()
+        with pytest.raises(
+            KafkaError, match=r"set deserialization\.errors to reject or dead-letter to end that"
+        ):
+            poll_on(consumer)
     with ShareConsumer(**settings, **ending) as consumer:
         consumer.subscribe("t")
         with Producer(bootstrap_servers=servers) as producer:
@@ -152,9 +161,8 @@ def test_a_group_of_consumers_is_no_queue_until_it_is_deleted(servers: str) -> N
         consumer.poll(5)
     with ShareConsumer(bootstrap_servers=servers, group_id="typed") as consumer:
         consumer.subscribe("t")
-        with pytest.raises(KafkaError, match="choose another group.id, or delete the group first"):
-            while True:
-                consumer.poll(1)
+        with pytest.raises(KafkaError, match=r"choose another group\.id, or delete the group first"):
+            poll_on(consumer)
     with Admin(bootstrap_servers=servers) as admin:
         admin.delete_consumer_groups("typed")
     with ShareConsumer(bootstrap_servers=servers, group_id="typed") as consumer:
