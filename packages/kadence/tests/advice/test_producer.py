@@ -273,7 +273,7 @@ def test_a_client_for_asyncio_is_closed_and_not_stopped(servers: str) -> None:
     async def main() -> None:
         producer = AsyncProducer(bootstrap_servers=servers)
         with pytest.raises(TypeError, match=re.escape("await producer.close(), or async with")):
-            await producer.stop()  # type: ignore[func-returns-value]
+            await producer.stop()  # type: ignore[func-returns-value, misc]
         await producer.close()
 
     asyncio.run(main())
