@@ -95,6 +95,42 @@ def test_ready_after_linger_or_when_full_or_when_somebody_waits() -> None:
     assert accumulator.ready_at(A) == 105
 
 
+def test_an_awaited_batch_does_not_linger_where_nothing_else_is_sent() -> None:
+    accumulator, woken = make(), []
+    accumulator.wakeup = lambda: woken.append(1)
+    put(accumulator, A, 100)
+    put(accumulator, B, 100)
+    first, second = (accumulator.waiting[tp][0].delivery for tp in (A, B))
+    first.awaited()
+    assert not accumulator.ready(100), "the other batch may be filled while both linger"
+    assert accumulator.next_ready() == 105
+    assert not woken
+    second.awaited()
+    second.awaited()
+    assert woken == [1]
+    assert set(accumulator.ready(100)) == {A, B}
+    assert accumulator.ready_at(A) == accumulator.ready_at(B) == 0
+    assert accumulator.next_ready() == FOREVER
+
+
+def test_what_is_awaited_while_others_are_on_their_way_lingers_until_they_are_acknowledged() -> None:
+    """So a program that waits for many records at once keeps its batches."""
+    accumulator = make()
+    put(accumulator, A, 100)
+    on_its_way = accumulator.take(A)
+    for _ in range(3):
+        put(accumulator, A, 100)
+    accumulator.waiting[A][0].delivery.awaited()
+    assert not accumulator.ready(100)
+    with accumulator.gate:
+        accumulator.release(on_its_way)
+    assert set(accumulator.ready(100)) == {A}
+    assert accumulator.take(A).count == 3
+    assert not accumulator.ready(100)
+    put(accumulator, A, 100)
+    assert not accumulator.ready(100), "nobody waits for this one"
+
+
 def test_a_partition_that_is_taken_from_goes_to_the_end() -> None:
     accumulator = make()
     for tp in (A, A, B):
@@ -206,6 +242,8 @@ def test_what_is_ready_is_kept_as_it_changes_and_not_looked_for(seed: int) -> No
                 accumulator.release(batch)
         elif drawn < 0.9:
             accumulator.flushing = 1 - accumulator.flushing
+        elif drawn < 0.905:
+            chance.choice(accumulator.waiting[chance.choice(waiting)]).delivery.awaited()
         elif drawn < 0.91:
             accumulator.expired(now - 900)
         elif drawn < 0.92:

@@ -195,18 +195,39 @@ def test_a_cancelled_send_has_handed_over_nothing(broker: Broker) -> None:
 
 def test_cancelling_what_awaits_a_future_harms_nobody_else(broker: Broker) -> None:
     async def work() -> None:
-        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
-            future = await producer.send("t", b"x")
-            one, other = (asyncio.create_task(_awaited(future)) for _ in range(2))
-            await asyncio.sleep(0)
-            one.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await one
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(future, 0.01)
+        async with AsyncProducer(
+            bootstrap_servers=broker.bootstrap_servers, request_timeout_ms=500
+        ) as producer:
+            await producer.partitions_for("t")
+            with broker.faults.drop(ProduceRequest):
+                future = await producer.send("t", b"x")
+                one, other = (asyncio.create_task(_awaited(future)) for _ in range(2))
+                await asyncio.sleep(0)
+                one.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await one
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(future, 0.01)
             await producer.flush()
             assert (await other).offset == 0
             assert (await asyncio.wait_for(future, PATIENCE)).offset == 0
+
+    run(work())
+
+
+def test_tasks_that_await_their_records_share_requests_and_do_not_linger(broker: Broker) -> None:
+    """The first await has the batch sent once the tasks of that turn of the loop have put theirs in."""
+
+    async def work() -> None:
+        async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+            await producer.partitions_for("t")
+            for count in (1, 10, 100):
+                with broker.faults.observe(ProduceRequest) as seen:
+                    tasks = [producer.send_and_wait("t", b"x") for _ in range(count)]
+                    await asyncio.gather(*tasks)
+                assert len(seen) <= 2
+            delivery = await producer.send_arrow(pa.table({"value": [b"x"]}), "t")
+            assert (await delivery).rows == 1
 
     run(work())
 

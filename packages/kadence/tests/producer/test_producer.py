@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import gc
 import logging
@@ -183,6 +184,51 @@ def test_linger_gathers_and_flush_does_not_wait_for_it(broker: Broker) -> None:
             assert len(seen) == 1
         last = producer.send("t", b"x")
     assert last.result(0).offset == 100, "close() sends what is left"
+
+
+@pytest.mark.parametrize("way", ["result", "exception", "wait"])
+def test_an_awaited_record_does_not_linger_where_nothing_fills_its_batch(broker: Broker, way: str) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        for offset in range(3):
+            future = producer.send("t", b"x")
+            if way == "wait":
+                assert not concurrent.futures.wait([future], PATIENCE).not_done
+            elif way == "exception":
+                assert future.exception(PATIENCE) is None
+            assert future.result(PATIENCE).offset == offset
+
+
+def test_a_look_at_a_future_is_no_wait_and_leaves_its_batch_to_linger(broker: Broker) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        with broker.faults.observe(ProduceRequest) as seen:
+            first = producer.send("t", b"x")
+            with pytest.raises(KafkaTimeoutError):
+                first.result(0)
+            assert not first.done()
+            last = producer.send("t", b"x")
+            assert last.result(PATIENCE).offset == 1
+        assert first.result(0).offset == 0
+        assert len(seen) == 1
+
+
+def test_threads_that_wait_for_records_share_batches(broker: Broker) -> None:
+    """While one thread's record is on its way, those of the others gather, and follow when it is acknowledged."""
+    names = [f"k{number}".encode() for number in range(20)]
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        producer.send("t", b"x").result(PATIENCE)
+        with broker.faults.observe(ProduceRequest) as seen, broker.faults.delay(ProduceRequest, 0.1, times=1):
+            first = producer.send("t", b"x")
+            waiting = threading.Thread(target=first.result, args=(PATIENCE,))
+            waiting.start()
+            until(lambda: len(seen) == 1)
+            with ThreadPoolExecutor(len(names)) as pool:
+                offsets = {
+                    each.offset
+                    for each in pool.map(lambda name: producer.send("t", name).result(PATIENCE), names)
+                }
+            waiting.join(PATIENCE)
+        assert offsets == set(range(2, 22))
+        assert len(seen) < len(names)
 
 
 def test_flush_in_vain(broker: Broker) -> None:

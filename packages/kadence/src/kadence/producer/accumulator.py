@@ -43,6 +43,7 @@ class Batch(OpenBatch):
         encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised. Uncompressed they lie
             in the memory of the builder.
         last_error: the error of the last attempt.
+        lingers: whether it waits for more records before it is sent for the first time.
     """
 
     __slots__ = (
@@ -54,6 +55,7 @@ class Batch(OpenBatch):
         "epoch",
         "first",
         "last_error",
+        "lingers",
         "not_before",
         "producer_id",
         "tp",
@@ -82,6 +84,7 @@ class Batch(OpenBatch):
         self.base_sequence = -1
         self.encoded: bytes | memoryview | None = None
         self.last_error: KafkaError | None = None
+        self.lingers = True
 
     def __repr__(self) -> str:
         return (
@@ -133,6 +136,10 @@ class Accumulator(FastAppender):
         """The number of callers that wait for memory. While there are any, batches do not linger."""
         self.flushing = 0
         """The number of callers that wait for everything to be sent."""
+        self._awaited: set[Delivery] = set()
+        """Of the batches that were never sent, those that a caller waits for."""
+        self.wakeup: Callable[[], None] = lambda: None
+        """Wakes the network thread."""
         self.measures = Measures()
 
     def has_room(self, size: int) -> bool:
@@ -183,6 +190,8 @@ class Accumulator(FastAppender):
             if last is not None:
                 last.is_open = False
             delivery = Delivery(tp.topic, tp.partition, self.gate, self.unnotified)
+            if self._linger_ms:
+                delivery.expedite = self._expedite
             builder = BatchBuilder()
             limit = self._limits.get(tp.topic, self.batch_size)
             if tp in self._busy:
@@ -208,14 +217,37 @@ class Accumulator(FastAppender):
         place = self.places.get(batch.tp.topic)
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = None
+        self._never_awaited(batch)
         self.release(batch)
         self.unnotified.discard(batch.delivery)
+
+    def _expedite(self, delivery: Delivery) -> None:
+        """A caller waits for a batch that was never sent.
+
+        It goes at once where everything undecided is such a batch: nothing would come to fill it. Else it lingers until
+        the others are acknowledged, so that programs which wait for many records at once keep their batches.
+        """
+        self._awaited.add(delivery)
+        if self._is_all_awaited:
+            self.wakeup()
+
+    @property
+    def _is_all_awaited(self) -> bool:
+        """True if no batch is on its way, and a caller waits for each of the others."""
+        return bool(self._awaited) and len(self._awaited) == len(self.incomplete)
+
+    def _never_awaited(self, batch: Batch) -> None:
+        """Whether a caller waits for a batch makes no difference any more."""
+        batch.delivery.expedite = None
+        self._awaited.discard(batch.delivery)
 
     def ready_at(self, tp: TopicPartition) -> int:
         """The time to send the oldest batch of ``tp``: at once if it is full or a caller waits for it."""
         batches = self.waiting[tp]
         oldest = batches[0]
-        if len(batches) > 1 or oldest.size >= oldest.limit or self.blocked or self.flushing:
+        if len(batches) > 1 or oldest.size >= oldest.limit or not oldest.lingers:
+            return 0
+        if self.blocked or self.flushing:
             return 0
         return add_ms(oldest.created, self._linger_ms)
 
@@ -245,6 +277,10 @@ class Accumulator(FastAppender):
         """The partitions whose oldest batch should be sent."""
         if self.blocked or self.flushing:
             return self.waiting
+        if self._is_all_awaited:
+            for tp, batches in self.waiting.items():
+                batches[0].lingers = False
+                self._ready[tp] = None
         while self._lingers and self._lingers[0][0] <= now:
             entry = heapq.heappop(self._lingers)
             if self._is_lingering(entry):
@@ -270,6 +306,7 @@ class Accumulator(FastAppender):
         batches = self.waiting[tp]
         batch = batches.popleft()
         batch.is_open = False
+        self._never_awaited(batch)
         place = self.places.get(tp.topic)
         if place is not None and tp.partition < place.count and place.open_batches[tp.partition] is batch:
             place.open_batches[tp.partition] = None
@@ -380,6 +417,7 @@ class Accumulator(FastAppender):
             self.waiting.clear()
             self._ready.clear()
             self._lingers.clear()
+            self._awaited.clear()
             self.used_bytes = 0
             self.gate.notify_all()
         if count:

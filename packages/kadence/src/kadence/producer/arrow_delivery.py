@@ -79,6 +79,7 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         self._gate = gate
 
     def __await__(self) -> Generator[Any, None, ArrowSummary]:
+        self._is_awaited()
         for delivery in {id(share.delivery): share.delivery for share in self._shares}.values():
             if not delivery.done:
                 yield from delivery.decided()
@@ -125,6 +126,8 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
             with self._gate:
+                if seconds != 0:
+                    self._is_awaited()
                 if not self._gate.wait_for(self.done, seconds):
                     waiting = sum(share.length for share in self._shares if not share.delivery.done)
                     raise KafkaTimeoutError(
@@ -181,6 +184,11 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
         same = _Last(notify, 0, self._gate)
         for share in self._shares:
             share.delivery.no_longer(same, self)
+
+    def _is_awaited(self) -> None:
+        with self._gate:
+            for share in self._shares:
+                share.delivery.awaited()
 
     def cancel(self) -> bool:
         """Always False: queued rows cannot be cancelled."""

@@ -31,6 +31,7 @@ def network_side(
     """
     # Made here rather than on its thread because calls must be able to wake it.
     client = around.client(ConnectionConfig.of(config), accumulator.measures.network)
+    accumulator.wakeup = client.wakeup
     name = f"{config.client_id}-network"
     state = NetworkState(accumulator, client.wakeup, name)
 

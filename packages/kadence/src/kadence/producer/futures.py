@@ -124,7 +124,16 @@ class Delivery(ProduceRequestResult):
         unnotified: contains it from the end of the batch until its callbacks have run (`Accumulator.unnotified`).
     """
 
-    __slots__ = ("_callbacks", "_parts", "_unnotified", "_waiters", "outstanding", "partition", "topic")
+    __slots__ = (
+        "_callbacks",
+        "_parts",
+        "_unnotified",
+        "_waiters",
+        "expedite",
+        "outstanding",
+        "partition",
+        "topic",
+    )
 
     def __init__(
         self, topic: str, partition: int, gate: Gate, unnotified: set[Delivery] | None = None
@@ -135,11 +144,21 @@ class Delivery(ProduceRequestResult):
         self._unnotified: set[Delivery] = set() if unnotified is None else unnotified
         self.outstanding: int = 1
         """The number of undecided parts."""
+        self.expedite: Callable[[Delivery], None] | None = None
+        """Called under the gate, once, when somebody waits for it; None where that changes nothing."""
         self._parts: list[_Part] = []
         self._callbacks: dict[tuple[Callable[[Any], object], Any], None] = {}
         """Callbacks, each with its future."""
         self._waiters: dict[Slices, dict[asyncio.Future[None], None]] | None = None
         """The asyncio futures that tasks await, by loop; each loop is woken once."""
+
+    def awaited(self) -> None:
+        """Somebody waits for it: the batch need not linger where the producer has nothing else to send. Any thread."""
+        if self.expedite is not None:
+            with self.gate:
+                if (expedite := self.expedite) is not None:
+                    self.expedite = None
+                    expedite(self)
 
     def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
         """The broker has written the records from index ``first`` on; -1: it did not say at which offset."""
@@ -203,6 +222,9 @@ class Delivery(ProduceRequestResult):
 
         loop = get_running_loop()
         waiter, slices = loop.create_future(), slices_of(loop)
+        if self.expedite is not None:
+            # After the tasks that are ready now, whose records go along.
+            loop.call_soon(self.awaited)
         with self.gate:
             if self.done:
                 waiter.set_result(None)
@@ -369,6 +391,8 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
             wait_ms = to_ms(timeout)
             seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
             with delivery.gate:
+                if seconds != 0:
+                    delivery.awaited()
                 if not delivery.gate.wait_for(lambda: delivery.done, seconds):
                     raise KafkaTimeoutError(
                         f"the record for {delivery.topic}-{delivery.partition} was not acknowledged within "
@@ -395,6 +419,9 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
 
     def _no_longer(self, notify: Callable[[Any], object]) -> None:
         self.delivery.no_longer(notify, self)
+
+    def _is_awaited(self) -> None:
+        self.delivery.awaited()
 
     def cancel(self) -> bool:
         """Always False: a queued record cannot be cancelled."""

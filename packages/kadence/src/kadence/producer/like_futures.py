@@ -68,6 +68,7 @@ class _Waiters:
             return
 
         self._future._when_done(_Notify(waiter))
+        self._future._is_awaited()
 
     def remove(self, waiter: Any) -> None:
         """Remove a waiter. A program may begin to wait for the same futures again and again."""
@@ -108,6 +109,8 @@ if TYPE_CHECKING:
 
         def _no_longer(self, notify: Callable[[Any], object]) -> None: ...
 
+        def _is_awaited(self) -> None: ...
+
 else:
 
     class LikeFuture:
@@ -134,6 +137,10 @@ else:
 
         def _no_longer(self, notify: Callable[[Any], object]) -> None:
             """Forget a callback given to `_when_done`, or its equal, unless it was called already."""
+            raise NotImplementedError
+
+        def _is_awaited(self) -> None:
+            """Somebody waits for it."""
             raise NotImplementedError
 
         @property
