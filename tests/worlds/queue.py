@@ -47,6 +47,7 @@ class HandNetwork:
     Attributes:
         state: the shared state. clock: moved by the test. said: what was acknowledged, event by event.
         errors: of partitions whose acknowledgements fail. coming: fetches that come when a poll waits.
+        gathers: it looks for what polls say by itself, when the test calls `looks`; else they wake it.
         heard: the kinds of all events. meanwhile: what happens while a call waits, one each time.
     """
 
@@ -60,6 +61,7 @@ class HandNetwork:
         self.errors: dict[TopicPartition, KafkaError] = {}
         self.coming: list[AcquiredFetch] = []
         self.answers_at_once = True
+        self.gathers = False
         self.is_over = False
         self.loans: list[Loan] = []
         self.meanwhile: list[Callable[[], object]] = []
@@ -89,6 +91,7 @@ class HandNetwork:
     # -- the network
 
     def wake(self) -> None:
+        self.looks()
         events = self.state.application_events
         while events:
             event = events.popleft()
@@ -111,6 +114,19 @@ class HandNetwork:
                 self.state.refuse(None)
         if self.state.wanted and self.coming:
             self.state.put(self.coming.pop(0))
+
+    def looks(self) -> None:
+        """The network thread looks for what polls have said."""
+        self.state.looks_soon = self.gathers
+        while self.state.said:
+            self.heard.append(Acknowledge.__name__)
+            said = {fetch: tuple(ranges) for fetch, ranges in self.state.said.popleft().items()}
+            event = Acknowledge(0, self.clock.now_ms() + 60_000, said, Sending.WITH_FETCH)
+            self.said.append(event)
+            if self.answers_at_once:
+                self.end(event)
+            else:
+                self._held.append(event)
 
     def answer(self) -> None:
         """Answer what was held back."""
@@ -166,6 +182,7 @@ class HandNetwork:
 
     def taken(self) -> list[tuple[str, int, int, int]]:
         """Everything that was acknowledged since this was called last: topic, first, last, type."""
+        self.looks()
         said, self.said = self.said, []
         return [
             (fetch.partition.topic, *one)

@@ -56,6 +56,86 @@ def test_a_commit_goes_at_once_and_is_answered_for_each_partition(world: Request
     assert world.answer_to(call) == {tip(): None}
 
 
+def test_what_polls_say_is_found_in_time_whether_or_not_another_poll_follows(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    wakes = world.wakes
+    world.state.say({fetch: (Acknowledged(0, 0, ACCEPT),)}, wakes=False)
+    assert world.wakes == wakes + 1, "nobody looks yet"
+    request = world.fetch()
+    assert batches_of(request) == {0: [(0, 0, [ACCEPT])]}
+    world.answer(request)
+    assert world.sent() == []
+    assert world.hand.wake_at() <= world.now + 20
+    for offset in range(1, 4):
+        world.state.say({fetch: (Acknowledged(offset, offset, ACCEPT),)}, wakes=False)
+    assert world.wakes == wakes + 1
+    world.hand.advance(20)
+    [request] = [each for each in world.sent() if batches_of(each)]
+    assert batches_of(request) == {0: [(1, 3, [ACCEPT])]}
+    world.answer(request)
+    world.hand.advance(20)
+    world.sent()
+    assert not world.state.looks_soon, "nothing came, so the next one wakes it"
+    world.state.say({fetch: (Acknowledged(4, 4, ACCEPT),)}, wakes=False)
+    assert world.wakes == wakes + 2
+
+
+def test_what_polls_have_said_goes_before_what_is_said_now(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.state.say({fetch: (Acknowledged(0, 4, ACCEPT),)}, wakes=False)
+    world.manager.take_said(world.now)
+    call = world.acknowledge(fetch, 5, 9, sending=Sending.SYNC)
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 9, [ACCEPT])]}
+    world.answer(request)
+    assert world.answer_to(call) == {tip(): None}
+
+
+def test_a_commit_waits_for_what_is_under_way_already(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.acknowledge(fetch, 0, 4, sending=Sending.ASYNC)
+    first = world.said()
+    empty = world.say({})
+    call = world.acknowledge(fetch, 5, 9, sending=Sending.SYNC)
+    world.answer(first, p0=ec.INVALID_RECORD_STATE)
+    assert isinstance(world.answer_to(empty)[tip()], InvalidRecordStateError)
+    world.answer(world.said())
+    assert isinstance(world.answer_to(call)[tip()], InvalidRecordStateError), "of what was said before"
+
+
+def test_what_waits_for_a_fetch_leaves_at_once_when_a_commit_waits_for_it(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.waits()
+    world.acknowledge(fetch)
+    call = world.say({})
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 9, [ACCEPT])]}
+    world.answer(request)
+    assert world.answer_to(call) == {tip(): None}
+
+
+def test_a_commit_that_gives_up_ends_nothing_that_others_have_said(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.state.wants_results = True
+    world.acknowledge(fetch, sending=Sending.ASYNC)
+    request = world.said()
+    call = world.say({}, timeout=100)
+    world.hand.advance(100)
+    world.sent()
+    assert isinstance(world.answer_to(call)[tip()], KafkaTimeoutError)
+    assert world.ended() == []
+    world.answer(request)
+    [ended] = world.ended()
+    assert ended.error is None
+
+
+def test_a_fetch_with_acknowledgements_waits_only_a_little(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.waits()
+    world.acknowledge(fetch)
+    assert world.fetch().message.max_wait_ms == 100, "its answer says what became of them"
+
+
 def test_a_commit_of_nothing_is_answered_at_once(world: Requests) -> None:
     assert world.answer_to(world.say({})) == {}
 

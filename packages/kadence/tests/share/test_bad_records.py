@@ -49,7 +49,7 @@ def test_raise_releases_it_and_raises_after_the_records_before_it_and_the_others
     )
     assert values(consumer.poll()) == [3]
     consumer.commit()
-    assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 1, 1, RELEASE), ("jobs", 2, 2, ACCEPT)]
+    assert network.taken() == [("jobs", 1, 1, RELEASE), ("jobs", 0, 0, ACCEPT), ("jobs", 2, 2, ACCEPT)]
 
 
 def test_in_explicit_mode_the_application_may_say_another_thing_of_a_bad_record(
@@ -85,7 +85,7 @@ def test_release_and_reject_pass_over_it_and_log_it(
     if mode == "explicit":
         consumer.acknowledge(records)
     consumer.commit()
-    assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 1, 1, kind), ("jobs", 2, 2, ACCEPT)]
+    assert network.taken() == [("jobs", 1, 1, kind), ("jobs", 0, 0, ACCEPT), ("jobs", 2, 2, ACCEPT)]
     skipped = {name.name: value for name, value in consumer.metrics().items()}["records-skipped-total"]
     assert skipped == 1
 

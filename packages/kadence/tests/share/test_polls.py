@@ -52,7 +52,7 @@ def test_a_poll_returns_at_most_max_records_and_the_rest_stays(made: Made) -> No
     assert offsets(consumer.poll(max_records=2)) == [2, 3]
     assert offsets(consumer.poll(max_records=2)) == [4]
     assert not consumer.poll()
-    assert [(first, last) for _, first, last, _ in network.taken()] == [(0, 1), (2, 4)]
+    assert [(first, last) for _, first, last, _ in network.taken()] == [(0, 1), (2, 3), (4, 4)]
     assert [loan.released for loan in network.loans] == [1]
 
 
@@ -66,17 +66,27 @@ def test_a_poll_takes_of_several_fetches(made: Made) -> None:
     assert network.taken() == [("jobs", 0, 1, ACCEPT), ("jobs", 7, 8, ACCEPT)]
 
 
-def test_small_polls_hand_over_together_what_they_accept(made: Made) -> None:
+def test_small_polls_wake_nobody_for_what_they_accept_and_it_waits_for_no_other_poll(made: Made) -> None:
     consumer, network = made
+    network.gathers = True
     network.put(100)
     consumer.poll(max_records=1)
+    consumer.poll(max_records=1)
+    wakes = network.state.wakes
     for _ in range(50):
         consumer.poll(max_records=1)
-    # The first one is sent at once, and then nothing for 20 ms, in which the clock has not moved.
-    assert network.taken() == [("jobs", 0, 0, ACCEPT)]
-    network.clock.advance(20)
-    consumer.poll(max_records=1)
-    assert network.taken() == [("jobs", 1, 50, ACCEPT)]
+    # The first one woke the network thread, which looks again by itself.
+    assert network.state.wakes == wakes
+    assert network.state.looks_soon
+    assert network.taken() == [("jobs", offset, offset, ACCEPT) for offset in range(51)]
+
+
+@pytest.mark.parametrize("policy", ["release", "reject"])
+def test_what_a_poll_finds_to_be_bad_waits_for_no_other_poll(make: Callable[..., Made], policy: str) -> None:
+    consumer, network = make({"deserialization.errors": policy, "value.deserializer": "json"})
+    network.put([b"1", b"{", b"2"])
+    assert [record.value for record in consumer.poll()] == [1, 2]
+    assert [(first, last) for _, first, last, _ in network.taken()] == [(1, 1)]
 
 
 def test_without_renewal_each_poll_sends_what_it_accepts(make: Callable[..., Made]) -> None:
@@ -160,7 +170,7 @@ def test_commit_accepts_what_the_last_poll_returned_and_tells_the_error_of_each_
     outcome = consumer.commit()
     assert outcome[TopicPartition("jobs", 0)] is None
     assert isinstance(outcome[TopicPartition("jobs", 1)], InvalidRecordStateError)
-    assert [event.sending for event in network.said] == [Sending.SYNC]
+    assert [event.sending for event in network.said if event.fetches] == [Sending.SYNC]
     assert consumer.commit() == {}
 
 
@@ -206,12 +216,13 @@ def test_closing_accepts_nothing_of_the_last_poll(made: Made) -> None:
 
 def test_what_was_accepted_and_not_sent_leaves_before_the_end(made: Made) -> None:
     consumer, network = made
-    network.put(4)
+    network.put(5)
+    network.gathers = True
     for _ in range(4):
         consumer.poll(max_records=1)
     network.said.clear()
     consumer.close()
-    assert network.taken() == [("jobs", 1, 2, ACCEPT)]
+    assert network.taken() == [("jobs", offset, offset, ACCEPT) for offset in range(3)]
     assert network.heard[-2:] == ["Acknowledge", "Close"]
 
 

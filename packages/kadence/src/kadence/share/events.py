@@ -32,9 +32,10 @@ class Sending(enum.IntEnum):
     ASYNC = 1
     """commit_async(): in a request of their own, as soon as none is under way."""
     SYNC = 2
-    """commit(): the same, and the event is answered."""
+    """commit(): the same, and the event is answered, when all that was said before has ended, too."""
     WITH_FETCH = 3
-    """A poll's: with the next fetch, or in a request of their own where nothing is to be fetched."""
+    """A poll's: with the next fetch, or in a request of their own where nothing is to be fetched. Polls hand them over
+    by `ShareState.say`, if none of them is a renewal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +46,8 @@ class Acknowledge(ApplicationEvent):
 
     ``fetches``: of each fetch, what is said of its offsets: ascending, none twice, and each only once in all events,
     but for RENEW, after which something else may be said. ``sending``: see there; with SYNC the `Answer` is a
-    ``dict[TopicIdPartition, KafkaError | None]`` and comes when all of it has ended; a deadline that passes first
-    is KafkaTimeoutError in it for the partitions that have not.
+    ``dict[TopicIdPartition, KafkaError | None]`` and comes when all of it has ended, and all of earlier events, but for
+    renewals; a deadline that passes first is KafkaTimeoutError in it for the partitions that have not.
     """
 
     fetches: Mapping[AcquiredFetch, tuple[Acknowledged, ...]]

@@ -17,6 +17,11 @@ class ShareKeys(GroupConfig, Protocol):
     """
 
     @property
+    def default_api_timeout_ms(self) -> int:
+        """For how long what a poll has said is sent again."""
+        ...
+
+    @property
     def max_poll_records(self) -> int:
         """MaxRecords and BatchSize of a fetch."""
         ...

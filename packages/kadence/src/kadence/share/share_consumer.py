@@ -273,15 +273,16 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
             self._calls.acknowledge(records, place, type)
 
     def commit(self, *, timeout: Seconds | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send acknowledgements, and wait for the brokers' answers.
+        """Send acknowledgements, and wait for the brokers' answers, also to those that polls have sent before.
 
         In implicit mode it accepts all records that the last poll returned. Retriable errors are retried until
         ``timeout`` (default.api.timeout.ms), or until the locks end.
 
         Returns:
-            for each partition the error, or None if the broker has taken all of them. With an error, the
-            acknowledgements of that partition do not count, and its records are delivered again:
-            InvalidRecordStateError when their locks had ended.
+            for each partition the error, or None if the broker has taken all of them. With an error, at least some
+            acknowledgements of that partition do not count, and those records are delivered again:
+            InvalidRecordStateError when their locks had ended; KafkaTimeoutError when no broker has answered in time,
+            so they may count. Partitions of which all was answered before are not in it.
 
         Raises:
             WakeupError: `wakeup` was called; the acknowledgements are sent all the same.

@@ -11,14 +11,14 @@ of all that is not acknowledged (``share.lock.renewal``) while the application m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from kadence.clock import Clock, wall_ms
 from kadence.connection.request import Loan
 from kadence.consumer.client_state import ClientState
 from kadence.errors import KafkaError
-from kadence.share.acknowledgements import Acquired, TopicIdPartition
+from kadence.share.acknowledgements import Acknowledged, Acquired, TopicIdPartition
 from kadence.share.measures import ShareMeasures
 from kadence.types import TopicPartition
 
@@ -105,6 +105,8 @@ class ShareState(ClientState):
         short_polls: how many polls were too short to wait for a fetch. Each leaves one behind, so that a loop of them
             gets records, too (application).
         resting: `stop`, or close(), was called: nothing is fetched until a poll waits again (application).
+        said: what polls have said of records, which need not leave at once (application → network, by `say`).
+        looks_soon: the network thread looks there soon by itself (both).
         repeats: a fetch goes out again and again without the interpreter while a poll waits (network).
         lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
         assignment: what the group has assigned (network).
@@ -123,7 +125,8 @@ class ShareState(ClientState):
         super().__init__(wake, measures or ShareMeasures(), clock, wall)
         self.acquired_fetches: deque[AcquiredFetch] = deque()
         self.wanted = self.wanted_until = self.limit = self.short_polls = 0
-        self.resting = self.repeats = False
+        self.said: deque[Mapping[AcquiredFetch, Sequence[Acknowledged]]] = deque()
+        self.resting = self.repeats = self.looks_soon = False
         self.lock_timeout_ms: int | None = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.wants_results = False
@@ -153,6 +156,18 @@ class ShareState(ClientState):
             if self.repeats:
                 # What came later would be acquired for nobody.
                 self.wake()
+
+    def say(self, said: Mapping[AcquiredFetch, Sequence[Acknowledged]], *, wakes: bool) -> None:
+        """Say this of records, none of which is to be renewed.
+
+        Args:
+            wakes: wake the network thread in any case; False: only if it does not look by itself soon. So a loop with
+                polls of one wakes it no more often than one with large polls, and nothing waits for the next poll.
+        """
+        self.said.append(said)
+        if wakes or not self.looks_soon:
+            self.looks_soon = True
+            self.wake()
 
     def rest(self) -> None:
         """Polls return nothing any more: what is fetched would be acquired for nobody. Any thread."""

@@ -105,13 +105,10 @@ class ShareCore(ClientCore):
     # ------------------------------------------------------------ acknowledging
 
     def commit(self, deadline: int) -> Waits[dict[TopicPartition, KafkaError | None]]:
-        """Send what is said, and wait for what becomes of it."""
+        """Send what is said, and wait for what becomes of it, and of what was sent before."""
         self.exchange.take_background_events()
         yield from self.results.run()
         self.holding.accept_returned()
-        if not self.holding.has_said:
-            self.exchange.raise_wakeup()
-            return {}
         self.exchange.ready()
         self.exchange.raise_wakeup()
         # From here on nothing is raised before it is sent: what was taken for it would be lost.

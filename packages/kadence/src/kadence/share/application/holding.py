@@ -131,6 +131,8 @@ class Holding:
 
     Attributes:
         count: how many acquired offsets wait to be sent with what is said of them.
+        says_renew: some of what is said, and not sent, is a renewal. gives_back: some of what is settled, and not sent,
+            is released or rejected.
     """
 
     def __init__(self, *, is_explicit: bool) -> None:
@@ -140,7 +142,7 @@ class Holding:
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self._unsaid = self._said = self._renewing = self._renewed = 0
-        self._says_renew = False
+        self.says_renew = self.gives_back = False
         self._chunk: Chunk | None = None
         self._place = 0
         """Behind the record of which something was said last."""
@@ -263,7 +265,7 @@ class Holding:
         self._leaves(chunk.states[place])
         chunk.states[place] = kind
         self._said += 1
-        self._says_renew = self._says_renew or kind == _RENEW
+        self.says_renew = self.says_renew or kind == _RENEW
         self._chunk, self._place = chunk, place + 1
 
     def say_of(self, record: Record[Any, Any], kind: int) -> None:
@@ -288,6 +290,8 @@ class Holding:
         into = self._settled.setdefault(fetch, [])
         for each in ranges:
             self.count += each.last - each.first + 1
+            if each.type > _ACCEPT:
+                self.gives_back = True
             if into and into[-1].type == each.type and into[-1].last + 1 == each.first:
                 into[-1] = Acknowledged(into[-1].first, each.last, each.type)
             else:
@@ -317,11 +321,19 @@ class Holding:
         """Of how many offsets something is to be sent."""
         return self.count + self._said
 
+    def settled(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
+        """What was settled, without what the application says, of which the last word counts. It counts as sent."""
+        return {fetch: tuple(joined(ranges)) for fetch, ranges in self._take_settled().items()}
+
+    def _take_settled(self) -> dict[AcquiredFetch, list[Acknowledged]]:
+        found, self._settled, self.count, self.gives_back = self._settled, {}, 0, False
+        return found
+
     def outgoing(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
         """All that is to be sent. From now on it counts as sent."""
-        found, self._settled, self.count = self._settled, {}, 0
+        found = self._take_settled()
         if self._said:
-            self._said, self._says_renew, self._chunk = 0, False, None
+            self._said, self.says_renew, self._chunk = 0, False, None
             for held in self._partitions.values():
                 for chunk in held.chunks:
                     if ranges := self._sent(chunk):
@@ -345,7 +357,7 @@ class Holding:
     @property
     def renews(self) -> bool:
         """Whether records are to be renewed, or were: a poll returns these alone."""
-        return self._says_renew or self._renewing > 0 or self._renewed > 0
+        return self.says_renew or self._renewing > 0 or self._renewed > 0
 
     def ended(self, ended: Ended) -> None:
         """Acknowledgements of a fetch have ended. Told twice of the same, it does nothing the second time."""

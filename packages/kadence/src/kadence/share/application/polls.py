@@ -1,14 +1,13 @@
 """Polls of one share consumer, as generators of waits: events and acknowledgements first, then records (KIP-932).
 
-Application side. What is said of records leaves with the next fetch, or by itself when there is none to be. It is
-handed over at once where the poll waits; a poll that finds records hands over what has come together, but not more
-often than every 20 ms: a loop with polls of one wakes the network thread no more often than one with large polls.
+Application side. What is said of records leaves with the next fetch, or by itself when there is none to be. A poll that
+waits wakes the network thread for it; one that finds records leaves it to be found there (`ShareState.say`).
 """
 
 from __future__ import annotations
 
 from threading import current_thread
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
@@ -29,9 +28,6 @@ from kadence.types import TopicPartition
 __all__ = ["SharePolls"]
 
 R = TypeVar("R")
-
-_TOGETHER_MS: Final = 20
-"""Acknowledgements of so long are sent together while polls find records."""
 
 
 class SharePolls:
@@ -67,7 +63,8 @@ class SharePolls:
         self._stalls = stalls
         self._has_begun = False
         """The poll under way began on the fast path, which had nothing for it."""
-        self._sent_at = -_TOGETHER_MS
+        self._left_behind = 0
+        """Of how many offsets something was said since the network thread was woken for it."""
         self._given: list[Chunk] = []
         self._renewed: list[Chunk] = []
         """What the last poll returned, and what of it was returned before."""
@@ -98,6 +95,7 @@ class SharePolls:
             return None
         self._begin()
         shared_state.progress.polled(self._clock.now_ms())
+        self._leave_said()
         chunks = self._take(limit, decodes=True)
         self._has_begun = not chunks
         return chunks or None
@@ -130,6 +128,8 @@ class SharePolls:
                 if self._holding.renews:
                     chunks = self._take_renewed(limit)
                 else:
+                    if not self._buffer.is_empty:
+                        self._leave_said()
                     chunks = self._take(limit, decodes=decodes)
                 if chunks:
                     break
@@ -161,16 +161,9 @@ class SharePolls:
         self.begun += 1
         self._stalls.thread = current_thread()
         self._holding.accept_returned()
-        if self._holding.has_said and self._is_due():
+        if self._holding.says_renew:
+            # This poll may return these, once they are renewed.
             self.send_said()
-
-    def _is_due(self) -> bool:
-        """Whether what is said is to be sent though records are there."""
-        return (
-            not self._config.share_lock_renewal
-            or self._holding.said_count() >= self._config.max_poll_records
-            or self._clock.now_ms() - self._sent_at >= _TOGETHER_MS
-        )
 
     def _serve(self) -> Waits[bool]:
         """What a poll has to do before it takes records. False: it returns none, after `stop`."""
@@ -211,6 +204,9 @@ class SharePolls:
                 self._holding.give(chunks)
         finally:
             self.is_taking = False
+            if self._holding.gives_back:
+                # Other members may have what is bad here at once.
+                self._shared_state.say(self._holding.settled(), wakes=False)
             if calls:
                 progress.leave_callback(self._clock.now_ms())
         if self._exchange.closed:
@@ -239,12 +235,31 @@ class SharePolls:
     # ------------------------------------------------------------ what is said
 
     def send_said(self, sending: Sending = Sending.WITH_FETCH, deadline: int | None = None) -> None:
-        """Hand over what is said; nobody waits for the end of it."""
-        if not self._holding.has_said:
+        """Hand over what is said, and wake the network thread; nobody waits for the end of it."""
+        holding = self._holding
+        if not holding.has_said:
             return
-        now = self._sent_at = self._clock.now_ms()
-        until = add_ms(now, self._config.default_api_timeout_ms) if deadline is None else deadline
-        self._shared_state.send(Acknowledge(0, until, self._holding.outgoing(), sending))
+        self._left_behind = 0
+        if sending is Sending.WITH_FETCH and not holding.says_renew:
+            self._shared_state.say(holding.outgoing(), wakes=True)
+            return
+        until = (
+            add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
+            if deadline is None
+            else deadline
+        )
+        self._shared_state.send(Acknowledge(0, until, holding.outgoing(), sending))
+
+    def _leave_said(self) -> None:
+        """Leave what is said to the network thread, by a poll that finds records."""
+        holding = self._holding
+        if not holding.has_said:
+            return
+        self._left_behind += holding.said_count()
+        if not self._config.share_lock_renewal or self._left_behind >= self._config.max_poll_records:
+            self.send_said()
+        else:
+            self._shared_state.say(holding.outgoing(), wakes=False)
 
 
 def as_pairs(chunks: list[Chunk]) -> list[tuple[TopicPartition, list[Record[Any, Any]]]]:

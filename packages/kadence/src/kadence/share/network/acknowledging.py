@@ -30,6 +30,10 @@ def locks_ended(fetch: AcquiredFetch) -> KafkaError:
     )
 
 
+def _took_too_long(piece: Piece) -> KafkaError:
+    return KafkaTimeoutError(f"{piece.call.event.what} of {piece.partition.topic_partition} took too long")
+
+
 class Acknowledgements:
     """The calls that are under way, and what has ended since the application was told last.
 
@@ -51,7 +55,14 @@ class Acknowledgements:
         return min((call.event.deadline for call in self._calls), default=FOREVER)
 
     def begin(self, event: Acknowledge) -> Call:
+        """A new call. One that is answered waits for all that was said before it, too."""
         call = Call(event)
+        if event.is_answered:
+            for earlier in self._calls:
+                for piece in earlier.waiting:
+                    if not piece.renews:
+                        piece.awaited_by.append(call)
+                        call.waiting.add(piece)
         self._calls.append(call)
         return call
 
@@ -71,7 +82,8 @@ class Acknowledgements:
                 measures.void.record(now, number)
         if piece not in piece.call.waiting:
             return
-        piece.call.ended(piece, error)
+        for call in (piece.call, *piece.awaited_by):
+            call.ended(piece, error)
         if error is not None or piece.renews or self._share_state.wants_results:
             self._ended.append(piece.ended(error))
 
@@ -108,13 +120,17 @@ class Acknowledgements:
         )
         self.pace.acknowledged(now, number, piece.held.fetch.taken_at)
 
-    def give_up(self, now: int, pieces: Iterable[Piece]) -> None:
-        """The time of their calls is over."""
-        for piece in pieces:
-            late = KafkaTimeoutError(
-                f"{piece.call.event.what} of {piece.partition.topic_partition} took too long"
-            )
-            self.end(now, piece, late)
+    def give_up(self, now: int, call: Call) -> None:
+        """The time of this call is over."""
+        for piece in tuple(call.waiting):
+            if piece.call is call:
+                self.end(now, piece, _took_too_long(piece))
+            else:
+                call.ended(piece, _took_too_long(piece))
+
+    def ended_before(self, now: int, piece: Piece) -> None:
+        """Its call was given up while it was under way, and nobody waits for another attempt."""
+        self.end(now, piece, _took_too_long(piece))
 
     def tell(self) -> None:
         """Tell the application what has ended, then answer the calls of which all has."""

@@ -208,7 +208,7 @@ class ShareAnswers:
     def _again(self, now: int, node: ShareNode, piece: Piece) -> None:
         """Say it again after a while, if its call still waits for it."""
         if piece not in piece.call.waiting:
-            self._acknowledgements.give_up(now, [piece])
+            self._acknowledgements.ended_before(now, piece)
             return
         if piece.backoff is None:
             piece.backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)

@@ -13,8 +13,8 @@ is fetched for an application that may not poll again:
     it has released some                     others may have these: fetch nothing ahead before a poll waits
     it has called stop() or close()          fetch nothing
 
-A request that waits at the broker holds up acknowledgements and renewals behind it. So a fetch waits only a little
-where records are held, and not at all when it fetches ahead.
+A request that waits at the broker holds up acknowledgements and renewals behind it, and what became of those in it. So
+a fetch waits only a little where it has some, or records are held, and not at all when it fetches ahead.
 
 With record_limit nothing is fetched ahead, and one broker is asked at a time.
 """
@@ -37,7 +37,7 @@ LOCK_MS: Final = 30_000
 """How long a lock holds until a broker has said so: Kafka's default."""
 
 _BESIDE_MS: Final = 100
-"""How long a fetch may wait at a broker of which records are held."""
+"""How long a fetch may wait at a broker of which records are held, or that has acknowledgements."""
 
 _EARLY: Final = 2
 """So many answers in a row may be empty before their time: the next fetches leave after a pause."""
@@ -72,8 +72,12 @@ class Appetite:
     def lock_ms(self) -> int:
         return self._share_state.lock_timeout_ms or LOCK_MS
 
-    def limits(self, now: int, node: ShareNode, nodes: Iterable[ShareNode]) -> Limits | int:
-        """What a fetch from this broker may ask for; or when (ms) that must be looked at again."""
+    def limits(self, now: int, node: ShareNode, nodes: Iterable[ShareNode], *, carries: bool) -> Limits | int:
+        """What a fetch from this broker may ask for; or when (ms) that must be looked at again.
+
+        Args:
+            carries: whether it has acknowledgements.
+        """
         state = self._share_state
         if not node.wants or node.closing or state.resting:
             return FOREVER
@@ -82,7 +86,7 @@ class Appetite:
         if not buffered and (
             state.wanted > 0 or (node.short_polls < state.short_polls and now < state.wanted_until)
         ):
-            return self._hungry(now, node, nodes)
+            return self._hungry(now, node, nodes, carries=carries)
         if (
             self._config.limits_records
             or self._has_released
@@ -97,7 +101,9 @@ class Appetite:
             return node.quiet.until
         return Limits(0, min(room, max(self._most, self._pace.soon())))
 
-    def _hungry(self, now: int, node: ShareNode, nodes: tuple[ShareNode, ...]) -> Limits | int:
+    def _hungry(
+        self, now: int, node: ShareNode, nodes: tuple[ShareNode, ...], *, carries: bool
+    ) -> Limits | int:
         if self._config.limits_records and any(each.sent is not None and each.sent.asked for each in nodes):
             return FOREVER
         self._has_released = False
@@ -106,7 +112,7 @@ class Appetite:
         node.short_polls = state.short_polls
         # Locks are counted from when the fetch leaves.
         wait_ms = min(self._config.fetch_max_wait_ms, self.lock_ms // 4, max(left_ms, SHORT_MS))
-        if node.held:
+        if node.held or carries:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most
         if not self._config.limits_records:

@@ -77,7 +77,8 @@ class Call:
     """One `Acknowledge` until all of it has ended.
 
     Attributes:
-        waiting: pieces that have not. results: of each partition that has: the first error, or None.
+        waiting: pieces that have not, its own and those of earlier calls that it waits for.
+        results: of each partition that has: the first error, or None.
     """
 
     __slots__ = ("event", "results", "waiting")
@@ -88,6 +89,8 @@ class Call:
         self.results: dict[TopicIdPartition, KafkaError | None] = {}
 
     def ended(self, piece: Piece, error: KafkaError | None) -> None:
+        if piece not in self.waiting:
+            return
         self.waiting.discard(piece)
         partition = piece.held.fetch.partition
         self.results[partition] = self.results.get(partition) or error
@@ -99,9 +102,10 @@ class Piece:
     Attributes:
         alone: it is sent in a request that has nothing else of its partition, since one with others was refused.
         backoff: of retriable errors; None: there was none. kind: the type of its first range.
+        awaited_by: later calls that wait for its end, too.
     """
 
-    __slots__ = ("alone", "backoff", "call", "held", "kind", "ranges")
+    __slots__ = ("alone", "awaited_by", "backoff", "call", "held", "kind", "ranges")
 
     def __init__(self, call: Call, held: Held, ranges: tuple[Acknowledged, ...]) -> None:
         self.call = call
@@ -109,6 +113,7 @@ class Piece:
         self.ranges = ranges
         self.kind = ranges[0].type
         self.alone = False
+        self.awaited_by: list[Call] = []
         self.backoff: Backoff | None = None
 
     @property
@@ -118,7 +123,7 @@ class Piece:
     @property
     def waits_for_fetch(self) -> bool:
         """Whether it may go with the next fetch."""
-        return self.call.event.sending is Sending.WITH_FETCH
+        return self.call.event.sending is Sending.WITH_FETCH and not self.awaited_by
 
     @property
     def renews(self) -> bool:

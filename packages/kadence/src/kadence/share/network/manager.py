@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kadence.client.request_manager import NOTHING, Poll
+from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Arrival, Backoff, Completed, ConnectionPurpose, Repeat, Request
 from kadence.consumer.events import AddBackgroundEvent
@@ -27,8 +27,8 @@ from kadence.errors import KafkaError, LocalError
 from kadence.logs import logger
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
-from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition
-from kadence.share.events import Acknowledge
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition, joined
+from kadence.share.events import Acknowledge, Sending
 from kadence.share.keys import ShareKeys
 from kadence.share.network.acknowledging import Acknowledgements, locks_ended
 from kadence.share.network.answers import ShareAnswers, ShareCluster
@@ -39,7 +39,7 @@ from kadence.share.network.native_renewals import WITH_RENEWALS, NativeRenewals
 from kadence.share.network.node import Sent, ShareNode, carried
 from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
-from kadence.share.share_state import ShareState
+from kadence.share.share_state import AcquiredFetch, ShareState
 
 __all__ = ["ShareRequestManager"]
 
@@ -47,6 +47,8 @@ log = logger("kadence.share")
 
 _QUIET_MS: Final = (20, 500)
 """The pauses between fetches ahead that bring nothing."""
+_TOGETHER_MS: Final = 20
+"""What polls say within so long is sent together."""
 _LEAST_REPEATED_MS: Final = 100
 """A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
@@ -79,6 +81,8 @@ class ShareRequestManager:
         self.native_renewals = NativeRenewals(config, share_state.progress)
         # What the partitions were divided among the brokers by.
         self._divided: object = None
+        # When to look for what polls say, while `ShareState.looks_soon`.
+        self._look_at = 0
         share_state.measures.held = self._count_held
 
     # ------------------------------------------------------------ what others say
@@ -102,6 +106,23 @@ class ShareRequestManager:
     def pending(self) -> bool:
         """Whether a session is still to be closed, or something to be said, that is worth a wait."""
         return any(node.owes for node in self._nodes.values())
+
+    def take_said(self, now: int) -> None:
+        """Begin with what polls have said. While there is something, it is looked for again soon."""
+        state = self._share_state
+        if not (state.said or (state.looks_soon and now >= self._look_at)):
+            return
+        # First: who says something from here on wakes this thread.
+        state.looks_soon = False
+        fetches: dict[AcquiredFetch, list[Acknowledged]] = {}
+        while state.said:
+            for fetch, ranges in state.said.popleft().items():
+                fetches.setdefault(fetch, []).extend(ranges)
+        if fetches:
+            state.looks_soon, self._look_at = True, now + _TOGETHER_MS
+            said = {fetch: tuple(joined(ranges)) for fetch, ranges in fetches.items()}
+            deadline = add_ms(now, self._config.default_api_timeout_ms)
+            self.acknowledge(now, Acknowledge(0, deadline, said, Sending.WITH_FETCH))
 
     def acknowledge(self, now: int, event: Acknowledge) -> None:
         """The application acknowledges records."""
@@ -137,10 +158,12 @@ class ShareRequestManager:
     # ------------------------------------------------------------ what to send
 
     def poll(self, now: int) -> Poll:
+        self.take_said(now)
         self._divide(now)
+        look_at = self._look_at if self._share_state.looks_soon else FOREVER
         if not self._nodes:
-            return NOTHING
-        wake_at = self._answers.next_retry
+            return Poll([], look_at)
+        wake_at = min(look_at, self._answers.next_retry)
         requests = []
         # With record_limit one is fetched from at a time: the one that was longest ago comes first.
         for node in sorted(self._nodes.values(), key=lambda node: node.fetched_at):
@@ -151,7 +174,7 @@ class ShareRequestManager:
             wake_at = min(wake_at, self._repeats_until(now, node))
         # Behind the requests: a call without any time gets one attempt.
         for call in self._acknowledgements.overdue(now):
-            self._acknowledgements.give_up(now, tuple(call.waiting))
+            self._acknowledgements.give_up(now, call)
             for node in self._nodes.values():
                 node.pieces = [piece for piece in node.pieces if piece.call is not call]
         self._acknowledgements.tell()
@@ -201,7 +224,7 @@ class ShareRequestManager:
             return self._acknowledge(now, node, said), FOREVER
         if due or renewing:
             return self._acknowledge(now, node, renewing, due), FOREVER
-        limits = self._appetite.limits(now, node, self._nodes.values())
+        limits = self._appetite.limits(now, node, self._nodes.values(), carries=bool(said))
         if isinstance(limits, Limits):
             return self._fetch(now, node, limits, said), FOREVER
         if said:
@@ -347,7 +370,7 @@ class ShareRequestManager:
             and node.sent is sent
             and node.wants is sent.fetched
             and state.wanted > 0
-            and not (node.pieces or node.closing or state.application_events)
+            and not (node.pieces or node.closing or state.said or state.application_events)
         )
         return state.repeats
 

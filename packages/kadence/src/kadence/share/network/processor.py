@@ -37,6 +37,11 @@ class ShareEventProcessor(EventProcessor):
             Acknowledge: requests.acknowledge,
         }
 
+    def process(self, now: int, event: m.ApplicationEvent) -> None:
+        # What was said before leaves before, also before the group is left.
+        self._requests.take_said(now)
+        super().process(now, event)
+
     @property
     def _is_member(self) -> bool:
         return self._member.managed
