@@ -87,7 +87,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     """
     from kadence.clock import SystemClock
     from kadence.connection.request import ConnectionPurpose, Request
-    from kadence.net import ConnectionConfig, NetworkClient, sockets
+    from kadence.net import ConnectionConfig, NetworkClient, secured, sockets
     from kadence.protocol.fetch import FetchRequest
     from kadence.types import Node
 
@@ -96,7 +96,7 @@ def receive(port: int, ca: str | None, seconds: float, *, busy: bool) -> tuple[f
     client = NetworkClient(ConnectionConfig(bootstrap=(("127.0.0.1", port),), ssl_context=context), clock)
     client.set_nodes([Node(0, "127.0.0.1", port)])
     poller: Any = client._poller
-    for cls in (sockets.PlainStream, sockets._TlsStream):
+    for cls in (sockets.PlainStream, secured.TlsStream):
         made: Any = cls
         made.read_now, made.write_now = count.of(made.read_now), count.of(made.write_now)
 

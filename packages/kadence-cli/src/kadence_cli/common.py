@@ -11,12 +11,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Final, Literal, NoReturn, get_args
 
 from kadence.clock import wall_time
 from kadence.environment import DEFAULT_SERVERS, REGISTRY, servers_of
 from kadence.errors import ConfigError
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import printable, printable_json
 from kadence_cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence_cli.paging import paged

@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kadence.errors import IllegalStateError, OffsetOutOfRangeError
 from kadence.lag import lag
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import plural, printable, printable_json
 from kadence_cli.common import (
     CommandError,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from kadence.admin.values import Outcomes
 from kadence.errors import BrokerError, UnsupportedVersionError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol import error_codes as ec
 from kadence.work.frontier import done_above
 

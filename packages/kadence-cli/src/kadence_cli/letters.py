@@ -8,9 +8,9 @@ decoded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import printable
 from kadence.records import Record
 from kadence.types import TopicPartition

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from kadence.environment import servers_of
+from kadence.lazy_dataclasses import dataclass
 from kadence_cli.common import read_settings
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import wall_ms
 from kadence.errors import BrokerError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol import error_codes as ec
 from kadence_cli.common import (
     CommandError,

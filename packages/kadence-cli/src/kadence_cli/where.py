@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import wall_ms
+from kadence.lazy_dataclasses import dataclass
 from kadence.where import Where, where_of
 from kadence_cli.common import CommandError, say
 from kadence_cli.names import spelled

@@ -18,11 +18,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from kadence.errors import MissingDependencyError
+from kadence.lazy_dataclasses import dataclass
 from kadence.own_files import own_directory
 
 __all__ = ["MINIMUM_VERSION", "Java", "cache_directory", "find_java"]

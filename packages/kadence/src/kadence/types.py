@@ -6,9 +6,9 @@ Only type checkers see the type variables' defaults; Python 3.11 does not suppor
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.printable import printable
 
 __all__ = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from datetime import time as clock_time
 from typing import Final, Literal
+
+from kadence.lazy_dataclasses import dataclass
 
 __all__ = ["ACCEPTED", "Where", "at_moment", "where_of"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.net.conftest import Certificates
 
-from kadence.net import openssl, sockets
+from kadence.net import openssl, secured, sockets
 from kadence.net.drain import COMPILED
 from kadence.net.sockets import Stream
 
@@ -37,7 +37,7 @@ class Pair:
             self.stream: Stream = sockets.stream_of(self.sock)
             assert type(self.stream).__name__ == "_CompiledStream"
         else:
-            made: Any = sockets._TlsStream if "tls" in kind else sockets.PlainStream
+            made: Any = secured.TlsStream if "tls" in kind else sockets.PlainStream
             self.stream = made(self.sock)
 
     def _secure(self, certificates: Certificates) -> None:

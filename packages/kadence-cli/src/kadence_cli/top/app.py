@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final
 
 from rich.text import Text
@@ -16,6 +15,7 @@ from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input, Static
 
+from kadence.lazy_dataclasses import dataclass, replace
 from kadence.printable import plural, printable
 from kadence_cli.figures import clock_time, shortened
 from kadence_cli.names import spelled
@@ -80,7 +80,7 @@ _NEWS: Final = 4
 """Lines of events under a table."""
 
 
-@dataclass
+@dataclass(slots=True)
 class _Place:
     """A place on the screen: the shown group, member or partition, its view, filter and sort order."""
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from kadence.admin import Admin, GroupListing
 from kadence.clock import Clock, SystemClock, wall_ms
 from kadence.errors import KafkaError, KafkaTimeoutError, TransportError, UnknownTopicOrPartitionError
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.types import TopicPartition
 from kadence_cli.group_types import Description, Place, described, is_share, places, places_again
 from kadence_cli.top.local import Process, processes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.metrics.state import published, state_directory
 
 __all__ = ["Process", "by_member", "processes"]

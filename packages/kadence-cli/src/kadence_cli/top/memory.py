@@ -6,10 +6,10 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.own_files import check_own, new_file, own_directory
 
 __all__ = ["Memory", "memory_file"]
@@ -21,7 +21,7 @@ def memory_file(variables: Mapping[str, str] = os.environ) -> Path:
     return Path(home, "kadence", "top.json")
 
 
-@dataclass
+@dataclass(slots=True)
 class Memory:
     """The remembered state.
 

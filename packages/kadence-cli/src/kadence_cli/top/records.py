@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from shlex import quote
 from typing import Any, Final
 
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import printable
 from kadence.types import TopicPartition
 from kadence_cli.consume import as_record

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import plural
 from kadence.types import TopicPartition
 from kadence_cli.figures import clock_time, count, duration, rate

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeVar
 
 from kadence.admin import MemberDescription
 from kadence.lag import lag, per_second, seconds_to_catch_up
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.types import TopicPartition
 from kadence_cli.group_types import Description
 from kadence_cli.names import ranges, spelled

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.admin import ConfigEntry, ConfigResource, DeadLetterQueue
 from kadence.admin.values import Outcomes
 from kadence.clock import SystemClock, wall_ms
 from kadence.errors import BrokerError, KafkaError
+from kadence.lazy_dataclasses import replace
 from kadence.protocol import error_codes as ec
 from kadence.types import TopicPartition
 from kadence_cli.group_types import Place, described, is_share, places, places_again

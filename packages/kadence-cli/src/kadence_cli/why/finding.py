@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import plural
 from kadence.types import TopicPartition
 from kadence_cli.figures import duration

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 from shlex import quote
 from typing import Any, Final
 
 from kadence.admin import MemberDescription
+from kadence.lazy_dataclasses import replace
 from kadence.printable import plural
 from kadence.types import TopicPartition
 from kadence_cli.common import moment, text_of

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from kadence.admin import ConfigEntry, DeadLetterQueue
 from kadence.lag import lag
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.types import TopicPartition
 from kadence_cli.group_types import Description
 from kadence_cli.top.local import Process

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import replace
 from shlex import quote
 from typing import IO, Any, Final
 
+from kadence.lazy_dataclasses import replace
 from kadence.printable import plural, printable
 from kadence_cli.figures import count, duration
 from kadence_cli.names import spelled

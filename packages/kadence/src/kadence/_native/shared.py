@@ -7,12 +7,12 @@ can use ``memoryview(buffer).cast(...)``. All numbers are in the machine's byte 
 
 from __future__ import annotations
 
-import dataclasses
 from bisect import bisect_left
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kadence.errors import KafkaError, SerializationError
+from kadence.lazy_dataclasses import dataclass
+from kadence.lazy_dataclasses import replace as _replace
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -241,7 +241,7 @@ class Columns:
         if not self.count or offsets[-1] < offset:
             return self
         count = bisect_left(offsets, offset)
-        return dataclasses.replace(
+        return _replace(
             self,
             count=count,
             key=_cut(self.key, count),
@@ -254,7 +254,7 @@ _Nullable = TypeVar("_Nullable", BinaryColumn, HeaderColumn)
 
 
 def _cut(column: _Nullable | None, count: int) -> _Nullable | None:
-    return None if column is None else dataclasses.replace(column, null_count=_nulls(column.validity, count))
+    return None if column is None else _replace(column, null_count=_nulls(column.validity, count))
 
 
 def _nulls(validity: Buffer | None, count: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from kadence.admin.arguments import check, several
@@ -11,6 +10,7 @@ from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.create_acls import AclCreation, CreateAclsRequest
 from kadence.protocol.delete_acls import DeleteAclsFilter, DeleteAclsMatchingAcl, DeleteAclsRequest
 from kadence.protocol.describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource

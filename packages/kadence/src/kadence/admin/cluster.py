@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from kadence.admin.calls import Calls, operation
 from kadence.client.waits import Waits
+from kadence.lazy_dataclasses import dataclass
 from kadence.types import Node
 
 __all__ = ["ClusterDescription", "describe_cluster"]

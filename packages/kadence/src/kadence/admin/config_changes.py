@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from kadence.admin.arguments import as_name, check
@@ -13,6 +12,7 @@ from kadence.admin.dead_letter_queues import TOPIC, describe_dead_letter_queues
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.protocol.incremental_alter_configs import (
     AlterableConfig,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from kadence.admin.arguments import as_name, several
@@ -11,6 +10,7 @@ from kadence.admin.calls import ANY_NODE, Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

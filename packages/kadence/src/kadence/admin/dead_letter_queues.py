@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from kadence.admin.arguments import as_names
@@ -19,6 +18,7 @@ from kadence.admin.share_offsets import list_offsets_of_share_groups
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass, replace
 from kadence.protocol import error_codes as ec
 
 __all__ = ["TOPIC", "DeadLetterQueue", "describe_dead_letter_queues"]

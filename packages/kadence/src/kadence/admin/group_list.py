@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Ask, Calls, operation
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, for_code
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.list_groups import ListGroupsRequest
 
 __all__ = ["GroupListing", "list_groups"]

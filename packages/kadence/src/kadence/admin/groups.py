@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from kadence.admin.arguments import as_names
@@ -12,6 +11,7 @@ from kadence.admin.lost_answers import Change
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, UnsupportedVersionError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
 from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssignment

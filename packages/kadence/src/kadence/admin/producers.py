@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 from kadence.admin.arguments import Partitions, as_partitions, by_topic
@@ -12,6 +11,7 @@ from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.describe_producers import DescribeProducersRequest, PartitionResponse, TopicRequest
 from kadence.types import TopicPartition
 

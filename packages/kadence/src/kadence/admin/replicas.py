@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from typing import Final, Literal
 
 from kadence.admin.arguments import Partitions, as_partitions, by_topic, several
@@ -11,6 +10,7 @@ from kadence.admin.calls import Ask, Calls, operation, refusal
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, MalformedMessageError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol import error_codes as ec
 from kadence.protocol.describe_log_dirs import (
     DescribeLogDirsRequest,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Ask, Calls, operation, refusal
@@ -11,6 +10,7 @@ from kadence.admin.groups import MemberDescription, assigned_to, by_coordinator,
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.share_group_describe import DescribedGroup, ShareGroupDescribeRequest
 
 __all__ = ["ShareGroupDescription", "delete_share_groups", "describe_share_groups"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from kadence.admin.arguments import (
     P,
@@ -21,6 +20,7 @@ from kadence.admin.lost_answers import Change
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol import error_codes as ec
 from kadence.protocol.alter_share_group_offsets import (
     AlterShareGroupOffsetsRequest,

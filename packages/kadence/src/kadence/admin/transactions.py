@@ -7,7 +7,6 @@ process that got the producer id and epoch: Spark's driver ends those of its tas
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence.admin.arguments import as_names, as_partition
@@ -16,6 +15,7 @@ from kadence.admin.offsets import by_leader
 from kadence.admin.values import Outcomes
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError, for_code
+from kadence.lazy_dataclasses import dataclass
 from kadence.printable import printable
 from kadence.protocol import error_codes as ec
 from kadence.protocol.describe_transactions import DescribeTransactionsRequest, TransactionState

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.types import PartitionInfo
 
 __all__ = [

@@ -8,11 +8,11 @@ to the manager that asked, by ``on_response(now, completed)``. It never blocks, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Completed, Request
+from kadence.lazy_dataclasses import dataclass, field
 
 __all__ = ["NOTHING", "Jobs", "Poll", "RequestManager"]
 

@@ -8,10 +8,10 @@ so a wake-up that was for something else costs one more look, and nothing is mis
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from kadence.clock import Clock, wait_seconds
+from kadence.lazy_dataclasses import dataclass
 
 __all__ = ["BREATH", "Changes", "Run", "Shell", "Waits"]
 

@@ -8,8 +8,9 @@ only about parts that it refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from kadence.lazy_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     import pyarrow as pa

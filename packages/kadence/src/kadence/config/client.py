@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from kadence.config.table import INT32_MAX, client_of, key, keys, read, unknown
 from kadence.errors import ConfigError
+from kadence.lazy_dataclasses import dataclass
 from kadence.security import MECHANISMS, Secret
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kadence.config.client import ClientConfig, Fault, api_timeout
 from kadence.config.table import AUTO, INT32_MAX, key
+from kadence.lazy_dataclasses import dataclass
 
 __all__ = ["ConsumerConfig", "deserializer_faults"]
 

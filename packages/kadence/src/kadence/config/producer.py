@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence.config.client import ClientConfig, Fault
 from kadence.config.table import INT32_MAX, key
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 
 __all__ = ["ProducerConfig"]

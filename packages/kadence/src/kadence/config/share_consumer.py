@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from kadence.config.client import ClientConfig, Fault, api_timeout
 from kadence.config.consumer import ConsumerConfig, deserializer_faults
 from kadence.config.table import INT32_MAX, key, same_key
+from kadence.lazy_dataclasses import dataclass
 
 __all__ = ["ShareConsumerConfig"]
 

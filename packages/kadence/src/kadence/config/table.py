@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import difflib
-import inspect
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
 from kadence.errors import ConfigError
+from kadence.lazy_dataclasses import dataclass, field, fields, replace
 from kadence.security import Secret
 
 __all__ = [
@@ -70,15 +67,14 @@ def key(
 
 def same_key(config: type, name: str) -> Any:
     """The row of another client's key, for a client to which it means the same."""
-    [item] = [item for item in dataclasses.fields(config) if item.name == name]
+    [item] = [item for item in fields(config) if item.name == name]
     return field(default=item.default, metadata=item.metadata)
 
 
 def keys(config: type) -> list[Key]:
     """The table of one client, in the order of its page."""
     return [
-        dataclasses.replace(cast(Key, item.metadata["row"]), name=item.name.replace("_", "."))
-        for item in dataclasses.fields(config)
+        replace(cast(Key, item.metadata["row"]), name=item.name.replace("_", ".")) for item in fields(config)
     ]
 
 
@@ -91,6 +87,8 @@ def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
     written, name = name, name.replace("_", ".")
     client = client_of(cls)
     # Loaded for the first key that is not known, and so are the keys of all clients.
+    import difflib
+
     from kadence.config import consumer, producer, share_consumer  # noqa: F401
     from kadence.idioms import advice as advice_on
 
@@ -184,6 +182,9 @@ def _read_choice(row: Key, value: Any) -> str:
 
 def is_coroutine_function(given: object) -> bool:
     """True if it is one, or an object that is called as one."""
+    # Loaded for the first callable among the settings.
+    import inspect
+
     call = getattr(given, "__call__", None)  # noqa: B004 - not whether it can be called, but how
     return inspect.iscoroutinefunction(given) or inspect.iscoroutinefunction(call)
 

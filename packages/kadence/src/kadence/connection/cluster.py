@@ -8,10 +8,10 @@ topic of the same name (KIP-516), for which nothing is kept.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from kadence.layered import Layered
+from kadence.lazy_dataclasses import dataclass, field, replace
 from kadence.protocol import error_codes
 from kadence.protocol.metadata import (
     MetadataResponse,

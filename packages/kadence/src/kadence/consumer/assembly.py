@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
@@ -50,6 +49,7 @@ from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import Turn
 from kadence.forked import in_children
+from kadence.lazy_dataclasses import replace
 from kadence.loading import load
 from kadence.logs import logger
 from kadence.net import ConnectionConfig, NetworkClient

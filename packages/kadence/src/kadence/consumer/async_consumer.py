@@ -6,7 +6,6 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
 
@@ -33,6 +32,7 @@ from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import AsyncIteration
 from kadence.idioms import advised, refuse, takes_no_other
+from kadence.lazy_dataclasses import replace
 from kadence.records import Record
 from kadence.types import (
     K_co,

@@ -7,7 +7,6 @@ contains all that differs between threads and asyncio.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, Self, TypeVar, Unpack
 
@@ -34,6 +33,7 @@ from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import Iteration
 from kadence.idioms import advised, refuse, takes_no_other
+from kadence.lazy_dataclasses import replace
 from kadence.records import Record
 from kadence.types import (
     K_co,

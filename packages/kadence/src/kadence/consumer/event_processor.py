@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from kadence.consumer import events as m
@@ -21,6 +20,7 @@ from kadence.consumer.shared_state import SharedState
 from kadence.consumer.subscription import Subscription
 from kadence.consumer.turn import EventProcessor
 from kadence.errors import InvalidGroupIdError
+from kadence.lazy_dataclasses import replace
 from kadence.logs import in_short, logger
 from kadence.types import TopicPartition
 

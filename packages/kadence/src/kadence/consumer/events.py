@@ -8,12 +8,12 @@ network thread by the reaper, so no caller waits past it, even if no broker answ
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from kadence.clock import wall_time
 from kadence.consumer.shared_partition import SharedPartition
+from kadence.lazy_dataclasses import dataclass, field, replace
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 
 __all__ = [

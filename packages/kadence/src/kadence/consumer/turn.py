@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from kadence.client import network_thread
@@ -27,6 +26,7 @@ from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.events import Answer, ApplicationEvent, BackgroundEvent, Close, Polled, Unsubscribe
 from kadence.consumer.group.membership import Liveness
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 
 __all__ = ["EventProcessor", "Turn"]

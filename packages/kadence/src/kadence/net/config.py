@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Self
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.version import VERSION
 
 if TYPE_CHECKING:
@@ -103,6 +103,8 @@ def _contexts(config: ClientConfig) -> tuple[ssl.SSLContext | None, ssl.SSLConte
     has_tls = config.security_protocol.endswith("SSL")
     if not has_tls and not config.sasl_oauthbearer_token_endpoint_url:
         return None, None
+    # The network thread, which must not wait for files, finds loaded what it needs of TLS.
+    from kadence.net import secured  # noqa: F401
     from kadence.net.tls import make_context, token_context
 
     return make_context(config) if has_tls else None, token_context(config)

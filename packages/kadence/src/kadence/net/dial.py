@@ -15,17 +15,19 @@ import os
 import queue
 import selectors
 import socket
-import ssl
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 from kadence.errors import AuthenticationError, ConnectError
 from kadence.logs import OwnThread
 
 if TYPE_CHECKING:
+    import ssl
+
     from kadence.net.config import ConnectionConfig
     from kadence.net.sockets import Sockets
 
@@ -137,11 +139,6 @@ def interleave(infos: Iterable[Any]) -> tuple[Address, ...]:
     return tuple(ordered)
 
 
-_REFUSALS: Final = ("CERTIFICATE", "UNKNOWN_CA", "ACCESS_DENIED")
-_NOT_IN_TIME: Final = (9, 10)
-"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED."""
-_OTHER_NAME: Final = (62, 64)
-"""OpenSSL's X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH."""
 _IN_PROGRESS: Final = (errno.EINPROGRESS, errno.EWOULDBLOCK)
 
 
@@ -225,19 +222,14 @@ class Dial:
                     raise OSError(number, os.strerror(number))
                 self._connected(sock)
             if self.step is Step.TLS:
-                assert isinstance(self.sock, ssl.SSLSocket)
-                self.sock.do_handshake()
+                from kadence.net.secured import has_ended
+
+                if not has_ended(cast("ssl.SSLSocket", self.sock)):
+                    return False
                 self.step = Step.VERSIONS
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return False
-        except ssl.SSLCertVerificationError as error:
-            self.close()
-            raise AuthenticationError(
-                f"{self._name}: the certificate shown at {self.address} was not accepted: "
-                f"{error.verify_message or error.reason}. {_advice(error)}"
-            ) from error
         except (OSError, ValueError) as error:
             # ValueError: a host whose name cannot be one in TLS.
+            self._check_certificate(error)
             self.check_refusal(error)
             self.failed(tell(error), now)
             return False
@@ -263,12 +255,29 @@ class Dial:
         Raises:
             AuthenticationError: it does.
         """
-        reason = (error.reason or "") if isinstance(error, ssl.SSLError) else ""
-        if "ALERT" in reason and any(word in reason for word in _REFUSALS):
+        if not _is_of_tls(error):
+            return
+        from kadence.net.secured import is_refusal
+
+        if is_refusal(error):
             self.close()
             raise AuthenticationError(
                 f"{self._name} at {self.address} refused this client's certificate: {tell(error)}. "
                 "ssl.certificate.location and ssl.key.location name the one to show"
+            ) from error
+
+    def _check_certificate(self, error: Exception) -> None:
+        """Raise `AuthenticationError` if it means that we did not accept the broker's certificate."""
+        if not _is_of_tls(error):
+            return
+        import ssl
+
+        from kadence.net.secured import advice
+
+        if isinstance(error, ssl.SSLCertVerificationError):
+            self.close()
+            raise AuthenticationError(
+                f"{self._name}: the certificate shown at {self.address} was not accepted: {advice(error)}"
             ) from error
 
     def close(self) -> None:
@@ -340,26 +349,16 @@ class Dial:
         return ConnectError(f"cannot connect to {self._name}: {tried}")
 
 
-def _advice(error: ssl.SSLCertVerificationError) -> str:
-    """Advice for a certificate error."""
-    if error.verify_code in _OTHER_NAME:
-        return (
-            "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
-            "advertised.listeners have the others"
-        )
-    if error.verify_code in _NOT_IN_TIME:
-        return (
-            "The broker needs a certificate that is valid now, unless this machine's clock is wrong; no "
-            "setting of the client helps"
-        )
-    return "ssl.ca.location names the authorities to trust"
+def _is_of_tls(error: Exception) -> TypeGuard[ssl.SSLError]:
+    # Without TLS nobody has loaded `ssl`, and it raises nothing.
+    ssl = sys.modules.get("ssl")
+    return ssl is not None and isinstance(error, ssl.SSLError)
 
 
 def tell(error: Exception) -> str:
     """A short cause, with its usual meaning."""
-    if isinstance(error, ssl.SSLError):
-        reason = (error.reason or str(error)).replace("_", " ").lower()
-        if error.reason in ("WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"):
-            return f"{reason} (does this listener speak TLS? security.protocol asks for it)"
-        return reason
+    if _is_of_tls(error):
+        from kadence.net.secured import words
+
+        return words(error)
     return (error.strerror if isinstance(error, OSError) else None) or str(error)

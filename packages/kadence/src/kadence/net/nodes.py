@@ -6,10 +6,10 @@ do all connections to it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.printable import printable
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import select
 import selectors
 import socket
-import ssl
+import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.net import drain
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from kadence.clock import Clock
     from kadence.connection.request import Arrivals
+    from kadence.net.secured import TlsStream
 
 __all__ = [
     "REPEATED",
@@ -287,11 +288,14 @@ class Stream(Protocol):
 
 def stream_of(sock: socket.socket) -> Stream:
     """The best stream for a connected, non-blocking socket (TLS: after the handshake)."""
-    if isinstance(sock, ssl.SSLSocket):
+    # A socket of TLS was made by `ssl`; clients without TLS do not load it.
+    ssl = sys.modules.get("ssl")
+    if ssl is not None and isinstance(sock, ssl.SSLSocket):
         from kadence.net import openssl
+        from kadence.net.secured import TlsStream
 
         pointer = openssl.pointer(sock) if openssl.BOUND else 0
-        return _CompiledStream(sock, pointer, _TlsStream(sock)) if pointer else _TlsStream(sock)
+        return _CompiledStream(sock, pointer, TlsStream(sock)) if pointer else TlsStream(sock)
     return _CompiledStream(sock, 0, PlainStream(sock)) if drain.COMPILED else PlainStream(sock)
 
 
@@ -320,37 +324,12 @@ class PlainStream:
             return None
 
 
-class _TlsStream:
-    """TLS by the ssl module."""
-
-    __slots__ = ("_sock", "intake", "session")
-
-    def __init__(self, sock: ssl.SSLSocket) -> None:
-        self._sock = sock
-        self.session = None
-        self.intake: Intake = PlainIntake(self.read_now)
-
-    def read_now(self, into: memoryview) -> int | None:
-        try:
-            return self._sock.recv_into(into)
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
-
-    has_unwritten = False
-
-    def write_now(self, pieces: Sequence[memoryview]) -> int | None:
-        try:
-            return self._sock.send(pieces[0])
-        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            return None
-
-
 class _CompiledStream:
     """Either, by `_native.drain`; for errors that it cannot name, the Python stream of the same socket is asked."""
 
     __slots__ = ("_python", "intake", "session")
 
-    def __init__(self, sock: socket.socket, ssl_pointer: int, python: PlainStream | _TlsStream) -> None:
+    def __init__(self, sock: socket.socket, ssl_pointer: int, python: PlainStream | TlsStream) -> None:
         self.session = drain.drain.Session(sock.fileno(), ssl_pointer)
         self._python = python
         self.intake: Intake = drain.drain.Intake(self.session, self._read_by_python)

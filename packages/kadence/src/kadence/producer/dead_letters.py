@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any, Final
 
 from kadence.client.surroundings import here
 from kadence.config import ClientConfig
+from kadence.lazy_dataclasses import fields
 from kadence.producer.producer import Producer
 
 __all__ = ["producer_for"]

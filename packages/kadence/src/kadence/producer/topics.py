@@ -11,7 +11,6 @@ that was not used for ``metadata.max.idle.ms`` is forgotten.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from kadence._native.append import TopicInfo
 from kadence.client.gate import Gate
@@ -22,6 +21,7 @@ from kadence.connection.cluster import Cluster
 from kadence.connection.request import Completed, Request
 from kadence.errors import KafkaError
 from kadence.layered import Layered
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 from kadence.producer.partitioner import MOST_STICKY_BYTES, StickyPartitioner
 from kadence.types import PartitionInfo

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NoReturn
 
 from kadence.errors import IllegalStateError, KafkaError
 from kadence.errors.copies import own_copy
+from kadence.lazy_dataclasses import dataclass
 from kadence.producer.held_lines import HeldLines
 
 __all__ = ["ENDING", "SENDING", "TRANSITIONS", "Done", "Lifecycle", "State", "Transaction"]
@@ -52,7 +52,7 @@ Done = Callable[[], bool]
 """Returns whether a step has ended; raises the error with which it failed. Under the lock."""
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class Transaction:
     """The outcome of one transaction, for the calls that wait for its end; the producer may be in another by then.
 

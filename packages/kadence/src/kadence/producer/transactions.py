@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
@@ -32,6 +31,7 @@ from kadence.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.producer import transaction_requests as requests
 from kadence.producer.transaction_requests import Outcome
 from kadence.producer.transaction_states import ENDING, SENDING, Done, Lifecycle, State
@@ -58,7 +58,7 @@ _NAMED: Final = 5
 """The number of partitions that the text of an error names."""
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class _Offsets:
     """Offsets of a group on their way into the transaction.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from inspect import signature
@@ -26,6 +25,7 @@ from kadence.errors import (
     OffsetOutOfRangeError,
     RecordDeserializationError,
 )
+from kadence.lazy_dataclasses import dataclass
 from kadence.reading.fields import field_of, fit_field, path_to, top_level
 from kadence.reading.json_schema import Schema, type_of
 from kadence.reading.newest import newest

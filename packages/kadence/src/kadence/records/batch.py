@@ -16,11 +16,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kadence._native.records import crc32c, crc32c_kernel, scan
 from kadence.errors import CorruptRecordError, UnsupportedRecordFormatError
+from kadence.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -7,8 +7,9 @@ Here are the credentials of a client, as values, and `Secret`, a string that no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from kadence.lazy_dataclasses import dataclass, field
 
 __all__ = ["MECHANISMS", "ClientCredentials", "Credentials", "Kerberos", "Secret", "Token"]
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from kadence.errors import ConfigError
+from kadence.lazy_dataclasses import dataclass, field
 
 __all__ = ["LoginModule", "advice", "of_class", "of_login_module", "parse"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
@@ -23,6 +22,7 @@ from kadence.consumer.group.epoch_member import new_member_id
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.turn import Turn
+from kadence.lazy_dataclasses import replace
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.share.application.bad_records import Decoding
 from kadence.share.application.buffer import Buffer

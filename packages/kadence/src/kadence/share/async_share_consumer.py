@@ -6,7 +6,6 @@ Generated from share_consumer.py by tools/generate.py; do not edit. The rules ar
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack, cast, overload
 
@@ -22,6 +21,7 @@ from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.errors import KafkaError
 from kadence.idioms import advised, refuse, takes_no_other
+from kadence.lazy_dataclasses import replace
 from kadence.records import Record
 from kadence.share.acknowledgements import AcknowledgeType
 from kadence.share.application.calls import ShareCalls

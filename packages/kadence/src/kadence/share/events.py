@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.consumer.events import ApplicationEvent, BackgroundEvent
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import dataclass
 from kadence.share.acknowledgements import Acknowledged, TopicIdPartition
 from kadence.share.share_state import AcquiredFetch
 

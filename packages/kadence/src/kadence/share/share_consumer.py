@@ -7,7 +7,6 @@ threads and asyncio is said by the shell, `self._shell`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Never, Self, TypeVar, Unpack, cast, overload
 
@@ -23,6 +22,7 @@ from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
 from kadence.errors import KafkaError
 from kadence.idioms import advised, refuse, takes_no_other
+from kadence.lazy_dataclasses import replace
 from kadence.records import Record
 from kadence.share.acknowledgements import AcknowledgeType
 from kadence.share.application.calls import ShareCalls

@@ -5,9 +5,9 @@ A consumer has one `Meters`, from its first call of `process` on. Totals add up 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.records import Record
 from kadence.types import TopicPartition
 

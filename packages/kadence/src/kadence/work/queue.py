@@ -7,11 +7,11 @@ rejected, and what is given back is released. An outcome counts only while the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.clock import add_ms
 from kadence.errors import ConfigError, KafkaError, RecordDeserializationError, WakeupError
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.records import Record

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Final
+
+from kadence.lazy_dataclasses import dataclass
 
 __all__ = ["NEVER", "Retry"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
+from kadence.lazy_dataclasses import dataclass
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 from kadence.work.frontier import METADATA_BYTES, Frontier, Run, Stretch

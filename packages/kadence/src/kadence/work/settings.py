@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, Final, Literal
 
 from kadence.clock import Seconds, to_ms
 from kadence.config.table import is_coroutine_function
 from kadence.errors import ConfigError
+from kadence.lazy_dataclasses import dataclass
 from kadence.work.retry import NEVER, Retry
 from kadence.work.scheduler import Limits, Order
 

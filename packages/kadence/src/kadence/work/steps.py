@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
 __all__ = ["Commit", "Committed", "Idle", "PartitionsOf", "Poll", "Seek", "SeekToStart", "Step", "Steps"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from kadence.client.waits import Waits
@@ -48,6 +47,7 @@ from kadence.errors import (
     ConfigError,
     IllegalStateError,
 )
+from kadence.lazy_dataclasses import replace
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (

@@ -7,7 +7,6 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +17,7 @@ from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
 from kadence.consumer.client_state import ClientState
 from kadence.errors import KafkaTimeoutError, WakeupError
+from kadence.errors.copies import own_copy
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
@@ -332,7 +332,7 @@ class Exchange:
                 # Behind the others, so that each of several is told.
                 self.failures.append(failure)
                 del self.failures[place]
-                raise copy.copy(failure.error) from failure.error
+                raise own_copy(failure.error) from failure.error
         self.raise_fatal()
         if self._client_state.ended:
             self._raise_dead()
@@ -340,7 +340,7 @@ class Exchange:
     def raise_fatal(self) -> None:
         """What the group refused this member for, for good: calls that need the group raise it, until subscribe()."""
         if self.fatal is not None:
-            raise copy.copy(self.fatal) from self.fatal
+            raise own_copy(self.fatal) from self.fatal
 
     def raise_wakeup(self) -> None:
         if self.woken:

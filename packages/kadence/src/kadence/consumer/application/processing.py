@@ -22,13 +22,11 @@ nothing new to report, so there is one share, not a list of them. Keys and value
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from types import FrameType
@@ -37,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.clock import wall_time
 from kadence.consumer.events import Stalled
 from kadence.forked import ThisProcess, free_lock
+from kadence.lazy_dataclasses import dataclass, replace
 from kadence.logs import Lines, OwnThread, logger
 from kadence.types import TopicPartition
 
@@ -273,7 +272,7 @@ class Stalls:
         with self._lock:
             for place, stall in enumerate(self._history):
                 if stall.since_monotonic_ms == event.since:
-                    self._history[place] = changed = dataclasses.replace(stall, **changes)
+                    self._history[place] = changed = replace(stall, **changes)
                     return changed
         return None
 

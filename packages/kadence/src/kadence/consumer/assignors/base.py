@@ -15,8 +15,8 @@ import abc
 import enum
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from kadence.lazy_dataclasses import dataclass
 from kadence.types import TopicPartition
 
 __all__ = [

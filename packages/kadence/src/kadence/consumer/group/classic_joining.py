@@ -7,7 +7,6 @@ identity and ignored, so a late response changes nothing.
 from __future__ import annotations
 
 import abc
-import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -29,6 +28,7 @@ from kadence.consumer.group.leaving import explain, explain_transport
 from kadence.consumer.group.membership import ClusterView, GroupConfig
 from kadence.consumer.subscription import Subscription
 from kadence.errors import KafkaError
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
@@ -185,7 +185,7 @@ class Joining(abc.ABC):
             return
         self._coordinator.check(now, completed.request.node_id, code)
         if code == error_codes.MEMBER_ID_REQUIRED:
-            self.group = dataclasses.replace(self.group, member_id=answer.member_id)
+            self.group = replace(self.group, member_id=answer.member_id)
         if self.state is State.LEAVING or code == error_codes.MEMBER_ID_REQUIRED:
             return
         if code == error_codes.UNKNOWN_MEMBER_ID:
@@ -201,9 +201,7 @@ class Joining(abc.ABC):
         if answer.protocol_type not in (None, PROTOCOL_TYPE) or answer.protocol_name not in self._assignors:
             self._fatal(now, self._explained(error_codes.INCONSISTENT_GROUP_PROTOCOL))
             return
-        self.group = dataclasses.replace(
-            self.group, member_id=answer.member_id, generation_id=answer.generation_id
-        )
+        self.group = replace(self.group, member_id=answer.member_id, generation_id=answer.generation_id)
         self._backoff.succeeded()
         self._owes_sync, self._asked_again = True, False
         self._protocol_name = answer.protocol_name

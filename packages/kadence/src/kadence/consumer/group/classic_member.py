@@ -24,7 +24,6 @@ heartbeats compare the identity in the request.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,6 +38,7 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.describe_groups import DescribeGroupsRequest
@@ -338,7 +338,7 @@ class ClassicMembership(Joining):
         self._partitions.lose()
         member_id = self.group.member_id if keep and not leaving else ""
         self._reset()
-        self.group = dataclasses.replace(self.group, member_id=member_id)
+        self.group = replace(self.group, member_id=member_id)
         if leaving:
             self._go(State.UNJOINED)
         else:

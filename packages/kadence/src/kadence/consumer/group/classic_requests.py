@@ -10,7 +10,6 @@ one where it is needed.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Final, Self
 
@@ -20,6 +19,7 @@ from kadence.consumer.assignors.base import MemberSubscription
 from kadence.consumer.assignors.embedded import encode_subscription
 from kadence.consumer.group.leaving import Departure, Departures
 from kadence.consumer.group.membership import GroupConfig
+from kadence.lazy_dataclasses import replace
 from kadence.protocol import error_codes, leave_group, sync_group
 from kadence.protocol.heartbeat import HeartbeatRequest
 from kadence.protocol.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -129,7 +129,7 @@ class ClassicRequests:
             protocol_type=PROTOCOL_TYPE,
             protocols=[
                 JoinGroupRequestProtocol(
-                    name=name, metadata=encode_subscription(dataclasses.replace(said, user_data=data))
+                    name=name, metadata=encode_subscription(replace(said, user_data=data))
                 )
                 for name, data in user_data.items()
             ],

@@ -19,10 +19,8 @@ response.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kadence import errors
@@ -36,6 +34,8 @@ from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, not_our
 from kadence.consumer.group.membership import ClusterView, CommitIdentity, GroupConfig
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
+from kadence.errors.copies import own_copy
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.protocol.offset_commit import (
@@ -500,7 +500,7 @@ class CommitRequestManager:
         if (pending.call.retry or pending.call.parting) and error.retriable:
             pending.failure = error
         else:
-            pending.done, pending.error = True, copy.copy(error)
+            pending.done, pending.error = True, own_copy(error)
 
     def _judge(self, now: int, attempt: Attempt, codes: Mapping[TopicPartition, int]) -> None:
         node_id = attempt.request.node_id
@@ -573,13 +573,13 @@ class CommitRequestManager:
             error = expelled(code)
         for pending in attempt.commits:
             if not pending.done:
-                pending.done, pending.error = True, copy.copy(error)
+                pending.done, pending.error = True, own_copy(error)
 
     def _coordinator_failed(self, now: int, error: KafkaError) -> bool:
         waiting = [pending for pending in self._queue if not pending.done]
         for pending in waiting:
-            pending.done, pending.error = True, copy.copy(error)
-        self._committed.fail_all(now, lambda: copy.copy(error))
+            pending.done, pending.error = True, own_copy(error)
+        self._committed.fail_all(now, lambda: own_copy(error))
         self._tell(now)
         return bool(waiting)
 

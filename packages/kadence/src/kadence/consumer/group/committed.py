@@ -7,7 +7,6 @@ since, and a look-up after it must see it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from kadence import errors
@@ -19,6 +18,7 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, Membership
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import KafkaError, KafkaTimeoutError
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.protocol import error_codes, offset_fetch
 from kadence.protocol.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from kadence.types import OffsetAndMetadata, TopicPartition

@@ -17,9 +17,8 @@ Rules that are easy to lose:
 from __future__ import annotations
 
 import abc
-import base64
-import dataclasses
-import uuid
+import binascii
+import os
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Final
 
@@ -32,6 +31,7 @@ from kadence.consumer.group.leaving import Departures
 from kadence.consumer.group.member_states import HEARTBEATING, OUT, TRANSITIONS, State
 from kadence.consumer.group.membership import SENT_NATIVELY, ClusterView, GroupConfig, HeartbeatOutcome
 from kadence.errors import FencedInstanceIdError, KafkaError
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
@@ -60,12 +60,19 @@ SILENT_INTERVALS: Final = 3
 """After this many unanswered heartbeats the coordinator counts as silent."""
 _SOON_MS: Final = 1_000
 """group.consumer.assignment.interval.ms (KIP-1263): how long the broker may delay an assignment."""
+_UUID_MASK: Final = 0xF000_C000_0000_0000_0000
+_UUID_4: Final = 0x4000_8000_0000_0000_0000
+"""The bits that say that a UUID is random (RFC 9562, version 4). The module `uuid` would load `platform`, too."""
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 
 
 def new_member_id() -> str:
     """A random UUID in Kafka's URL-safe base64; never one that a command line would read as an option."""
     while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        number = int.from_bytes(os.urandom(16)) & ~_UUID_MASK | _UUID_4
+        text = (
+            binascii.b2a_base64(number.to_bytes(16), newline=False).rstrip(b"=").translate(_URL_SAFE).decode()
+        )
         if not text.startswith("-"):
             return text
 
@@ -425,7 +432,7 @@ class EpochMember(abc.ABC):
             return
         self._refusals.succeeded()
         self._stumbles = 0
-        group = dataclasses.replace(
+        group = replace(
             self.group,
             member_id=answer.member_id or self.group.member_id,
             generation_id=answer.member_epoch,
@@ -488,7 +495,7 @@ class EpochMember(abc.ABC):
         self._becomes_stale = self._comes_back = False
         self._joins(now, cause)
         if not self.group.member_id:
-            self.group = dataclasses.replace(self.group, member_id=self._new_id())
+            self.group = replace(self.group, member_id=self._new_id())
         self._go(State.JOINING)
 
     def _fenced(self, now: int, code: int) -> None:
@@ -502,7 +509,7 @@ class EpochMember(abc.ABC):
         if leaving:
             self._go(State.UNSUBSCRIBED)
         else:
-            self.group = dataclasses.replace(self.group, member_id=member_id)
+            self.group = replace(self.group, member_id=member_id)
             self._join(now, f"session lost: {name}")
 
     def _fatal(self, now: int, error: KafkaError) -> None:

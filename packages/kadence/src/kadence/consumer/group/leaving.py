@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from kadence import errors
@@ -26,6 +25,7 @@ from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import GroupConfig
 from kadence.errors import CommitFailedError, KafkaError
 from kadence.errors.remedies import Remedy, remedy_of_code
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition

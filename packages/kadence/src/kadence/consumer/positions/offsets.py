@@ -14,7 +14,6 @@ the call's deadline.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from typing import Final, Protocol
 
@@ -33,6 +32,7 @@ from kadence.errors import (
     UnknownTopicOrPartitionError,
     for_code,
 )
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.protocol import error_codes as ec

@@ -19,7 +19,6 @@ again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from kadence.client.request_manager import NOTHING, Poll
@@ -36,6 +35,7 @@ from kadence.errors import (
     UnsupportedVersionError,
     for_code,
 )
+from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.protocol.offset_for_leader_epoch import (

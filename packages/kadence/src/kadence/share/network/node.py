@@ -8,9 +8,9 @@ acknowledge nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from kadence.connection.request import Backoff, Request
+from kadence.lazy_dataclasses import dataclass, field
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition, joined
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.offsets import Range, without

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from kadence.clock import FOREVER
 from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.consumer.shared_state import Wanted
 from kadence.consumer.subscription import PartitionState
+from kadence.lazy_dataclasses import dataclass
 from kadence.protocol.fetch import FetchPartition, FetchTopic, ForgottenTopic
 from kadence.types import TopicPartition
 from kadence.wire import ZERO_UUID
