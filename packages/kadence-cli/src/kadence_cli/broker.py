@@ -45,11 +45,9 @@ _EXAMPLES = """\
   kadence broker -X auto.create.topics.enable=false"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence broker``."""
-    parser = add_command(
-        commands, "broker", "run a broker in this process", description=_DESCRIPTION, examples=_EXAMPLES
-    )
+    parser = add_command(commands, "broker", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port",

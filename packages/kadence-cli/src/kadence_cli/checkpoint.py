@@ -36,11 +36,9 @@ _EXAMPLES = """\
   kadence checkpoint to-connector out/checkpoint"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence checkpoint``."""
-    parser = add_command(
-        commands, "checkpoint", "look at a Spark checkpoint", description=_DESCRIPTION, examples=_EXAMPLES
-    )
+    parser = add_command(commands, "checkpoint", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     actions = add_actions(parser)
     show = add_command(
         actions,

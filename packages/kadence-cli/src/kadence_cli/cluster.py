@@ -24,11 +24,9 @@ _EXAMPLES = """\
   kadence cluster -b broker1:9092 --json"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence cluster``."""
-    parser = add_command(
-        commands, "cluster", "show the brokers of a cluster", description=_DESCRIPTION, examples=_EXAMPLES
-    )
+    parser = add_command(commands, "cluster", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     add_row_options(parser)
     add_client_options(parser)
     parser.set_defaults(run=run)

@@ -13,13 +13,14 @@ kcat.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kadence.environment import Environment, malformed, missing
 from kadence.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["clusters_file", "names", "settings_in", "settings_of"]
 
@@ -30,6 +31,9 @@ _SECRETS: Final = ("password", "client.secret", "jaas.config", "auth.token", "us
 
 def clusters_file(variables: Mapping[str, str]) -> Path:
     """The cluster file: $KADENCE_CONFIG, else ``kadence/config.toml`` in the user's configuration folder."""
+    # Loaded where there is a file.
+    from pathlib import Path
+
     if given := variables.get("KADENCE_CONFIG"):
         return Path(given)
     home = variables.get("XDG_CONFIG_HOME") or Path.home() / ".config"
@@ -74,6 +78,8 @@ def settings_in(file: str, variables: Mapping[str, str]) -> dict[str, str]:
         ConfigError: a line is not ``KEY=VALUE``, a variable is not set, or a ``.toml`` is not TOML. OSError: it cannot
             be read.
     """
+    from pathlib import Path
+
     path = Path(file)
     found = _flat(_toml(path), path) if path.suffix == ".toml" else _lines(_text(path), path)
     return _filled(found, path, variables)
@@ -98,6 +104,8 @@ def _text(path: Path) -> str:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import binascii
-import difflib
 import json
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Final, Literal, NoReturn, get_args
@@ -20,7 +16,7 @@ from kadence.lazy_dataclasses import dataclass
 from kadence.printable import printable, printable_json
 from kadence_cli.clusters import clusters_file, names, settings_in, settings_of
 from kadence_cli.paging import paged
-from kadence_cli.tables import print_table
+from kadence_cli.tables import print_table, terminal_size
 
 __all__ = [
     "ClientConfig",
@@ -76,7 +72,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
     """Help in at most 79 columns, or fewer in a narrower terminal."""
 
     def __init__(self, prog: str, **more: Any) -> None:
-        more["width"] = min(79, shutil.get_terminal_size().columns - 1)
+        more["width"] = min(79, terminal_size()[0] - 1)
         super().__init__(prog, **{"max_help_position": 26, **more})
 
 
@@ -123,6 +119,9 @@ class Parser(argparse.ArgumentParser):
 
 def nearest(given: str, names: Iterable[str], prefix: str = "") -> str:
     """The nearest name, or else the longest one that is a prefix of ``given``."""
+    # Loaded for the first wrong name.
+    import difflib
+
     near = difflib.get_close_matches(given, names, n=1)
     near = near or sorted((name for name in names if len(name) > 3 and given.startswith(name)), key=len)[-1:]
     return f"; did you mean {prefix + near[0]!r}?" if near else ""
@@ -146,7 +145,7 @@ def add_actions(parser: argparse.ArgumentParser) -> Any:
         return 2
 
     parser.set_defaults(run=teach)
-    return parser.add_subparsers(dest="action", metavar="ACTION", title="actions")
+    return parser.add_subparsers(dest="action", metavar="ACTION", title="actions", prog=parser.prog)
 
 
 def add_client_options(parser: argparse.ArgumentParser) -> None:
@@ -288,6 +287,8 @@ def text_of(data: bytes | None) -> str | dict[str, str] | None:
     try:
         return data.decode()
     except UnicodeDecodeError:
+        import base64
+
         return {"base64": base64.b64encode(data).decode()}
 
 
@@ -302,9 +303,11 @@ def bytes_of(value: Any) -> bytes | None:
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and value.keys() == {"base64"}:
+        import base64
+
         try:
             return base64.b64decode(value["base64"], validate=True)
-        except (binascii.Error, TypeError) as error:
+        except (ValueError, TypeError) as error:
             raise ValueError(f"not base64: {value['base64']!r}") from error
     try:
         text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)

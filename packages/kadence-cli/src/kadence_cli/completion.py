@@ -24,12 +24,12 @@ _EXAMPLES = """\
   kadence completion fish > ~/.config/fish/completions/kadence.fish"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence completion``."""
     parser = add_command(
         commands,
         "completion",
-        "let a shell complete commands",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

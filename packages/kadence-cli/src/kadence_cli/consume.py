@@ -80,9 +80,9 @@ _EXAMPLES = """\
   kadence consume orders --value avro          with $KADENCE_SCHEMA_REGISTRY"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence consume``."""
-    parser = add_command(commands, "consume", "print records", description=_DESCRIPTION, examples=_EXAMPLES)
+    parser = add_command(commands, "consume", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     parser.add_argument(
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )

@@ -45,12 +45,12 @@ replayed or not. It cannot be undone.
 """
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence dead-letters``."""
     parser = add_command(
         commands,
         "dead-letters",
-        "records that were given up: why, and back to their topic",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

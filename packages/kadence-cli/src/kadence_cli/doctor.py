@@ -75,12 +75,12 @@ _PACKAGES: Final = (
 Finding = dict[str, str]
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence doctor``."""
     parser = add_command(
         commands,
         "doctor",
-        "check this installation and the brokers",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

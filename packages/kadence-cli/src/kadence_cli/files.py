@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 from kadence.errors import KafkaError
 from kadence_cli.common import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 __all__ = ["LINES", "TABLES", "form_of", "whole_file"]
 
@@ -43,6 +45,8 @@ def form_of(name: str, asked: str | None) -> str:
     """
     if asked is not None:
         return asked if asked in TABLES else LINES
+    from pathlib import Path
+
     form = _FORMS.get(Path(name).suffix.lower())
     if form is None:
         raise UsageError(
@@ -70,6 +74,9 @@ def whole_file(name: str) -> Iterator[BinaryIO]:
     Raises:
         UsageError: the name is that of a folder or a device. OSError: the file cannot be written; it has the name.
     """
+    # Loaded for the first file.
+    from pathlib import Path
+
     target = Path(os.path.realpath(name))
     if target.exists() and not (target.is_file() and not _is_our_output(target)):
         raise UsageError(f"{name} is no regular file; without -o records go to stdout, as lines")

@@ -66,12 +66,12 @@ _GROUPS = {
 }
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence groups``."""
     parser = add_command(
         commands,
         "groups",
-        "consumer groups, their lag, their offsets",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

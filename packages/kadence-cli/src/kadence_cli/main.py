@@ -8,11 +8,11 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
-from importlib import import_module, metadata
+from collections.abc import Collection, Sequence
+from importlib import import_module
 from types import FrameType
+from typing import Any, Final
 
-from kadence import records
 from kadence.errors import (
     ConfigError,
     KafkaError,
@@ -21,24 +21,9 @@ from kadence.errors import (
     TransportError,
 )
 from kadence.parts import missing
-from kadence_cli import (
-    broker,
-    checkpoint,
-    cluster,
-    completion,
-    consume,
-    dead_letters,
-    doctor,
-    groups,
-    pipeline,
-    produce,
-    topics,
-    transactions,
-)
+from kadence.version import VERSION
 from kadence_cli.common import CommandError, Parser, UsageError, add_cluster_option, say, settings_files
-from kadence_cli.offered import offered
 from kadence_cli.reach import said_of_cluster
-from kadence_cli.top import command as top
 from kadence_cli.where import times_joined
 
 __all__ = ["main", "make_parser"]
@@ -89,40 +74,50 @@ Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
 setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
 """
 
-_COMMANDS = (
-    broker,
-    produce,
-    consume,
-    topics,
-    groups,
-    transactions,
-    dead_letters,
-    top,
-    cluster,
-    pipeline,
-    checkpoint,
-    doctor,
-    completion,
-)
+_COMMANDS: Final = {
+    "broker": ("broker", "run a broker in this process"),
+    "produce": ("produce", "write records from stdin"),
+    "consume": ("consume", "print records"),
+    "topics": ("topics", "list, create, change and delete topics"),
+    "groups": ("groups", "consumer groups, their lag, their offsets"),
+    "transactions": ("transactions", "list, find and end transactions"),
+    "dead-letters": ("dead_letters", "records that were given up: why, and back to their topic"),
+    "top": ("top.command", "watch groups, members and lag live"),
+    "cluster": ("cluster", "show the brokers of a cluster"),
+    "pipeline": ("pipeline", "write topics to tables with Spark"),
+    "checkpoint": ("checkpoint", "look at a Spark checkpoint"),
+    "doctor": ("doctor", "check this installation and the brokers"),
+    "completion": ("completion", "let a shell complete commands"),
+}
+"""The commands with their modules and what they are for, in the order of the help."""
 
 
 class _Terminated(BaseException):
     """On SIGTERM: end as after Ctrl-C, so that clients are closed."""
 
 
-def make_parser() -> Parser:
-    """The whole command line."""
+class _Version(argparse.Action):
+    """Shows the versions. What they are of is loaded for this alone."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        from kadence.records import KERNEL
+
+        print(f"kadence {VERSION} (checksum: {KERNEL}, Python {sys.version.split()[0]})")
+        parser.exit()
+
+
+def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
+    """The command line.
+
+    Args:
+        words: those that are given. Of other commands there are only the names: each would load modules of its own.
+    """
     parser = Parser(
         prog="kadence",
         description="Kafka from the command line: produce, consume, inspect and repair.",
         epilog=_EPILOG,
     )
-    parser.add_argument(
-        "--version",
-        action="version",
-        version=f"kadence {metadata.version('kadence')} "
-        f"(checksum: {records.KERNEL}, Python {sys.version.split()[0]})",
-    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
     add_cluster_option(parser, default=None)
     parser.add_argument(
         "--config",
@@ -132,9 +127,12 @@ def make_parser() -> Parser:
         "environment",
     )
     parser.set_defaults(run=_teach)
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-    for command in _COMMANDS:
-        command.add(commands)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)
+    for name, (module, summary) in _COMMANDS.items():
+        if name in words:
+            import_module(f"kadence_cli.{module}").add(commands, summary)
+        else:
+            commands.add_parser(name, help=summary, add_help=False)
     return parser
 
 
@@ -176,14 +174,18 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int
     Args:
         parser: of a program that is not ``kadence``, and ends as it does; its arguments have ``run`` and ``command``.
     """
-    parser = parser or make_parser()
-    if "_ARGCOMPLETE" in os.environ:
+    words = sys.argv[1:] if argv is None else argv
+    is_completion = "_ARGCOMPLETE" in os.environ
+    parser = parser or (make_parser() if is_completion else make_parser(words))
+    if is_completion:
         # A shell asks what may come next: eval "$(kadence completion bash)"
         # Options are completed only behind a dash, so that names are listed without them.
+        from kadence_cli.offered import offered
+
         import_module("argcomplete").autocomplete(
             parser, always_complete_options=False, default_completer=offered
         )
-    arguments = parser.parse_args(times_joined(sys.argv[1:] if argv is None else argv))
+    arguments = parser.parse_args(times_joined(words))
     name = f"{parser.prog} {arguments.command}".rstrip()
     before = signal.signal(signal.SIGTERM, _terminate)
     log, handler = logging.getLogger("kadence"), logging.StreamHandler(sys.stderr)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
-import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import IO
+
+from kadence_cli.tables import terminal_size
 
 __all__ = ["paged"]
 
@@ -32,7 +30,7 @@ def paged(stream: IO[str]) -> Iterator[IO[str]]:
     yield page
     text = page.getvalue()
     # The prompt needs a line.
-    if text.count("\n") < shutil.get_terminal_size().lines or not _shown(text):
+    if text.count("\n") < terminal_size()[1] or not _shown(text):
         stream.write(text)
 
 
@@ -41,6 +39,11 @@ def _shown(text: str) -> bool:
     command = os.environ.get("KADENCE_PAGER", os.environ.get("PAGER", "less"))
     if not command.strip():
         return False
+    # Loaded for the first text that is longer than the terminal.
+    import shlex
+    import signal
+    import subprocess
+
     try:
         pager = subprocess.Popen(
             shlex.split(command),

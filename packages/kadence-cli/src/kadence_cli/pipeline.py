@@ -51,12 +51,12 @@ _EXAMPLES = """\
   kadence pipeline schema > pipeline.schema.json"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence pipeline``."""
     parser = add_command(
         commands,
         "pipeline",
-        "write topics to tables with Spark",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

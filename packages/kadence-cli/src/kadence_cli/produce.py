@@ -72,11 +72,9 @@ class _Line(NamedTuple):
     number: int = 0
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence produce``."""
-    parser = add_command(
-        commands, "produce", "write records from stdin", description=_DESCRIPTION, examples=_EXAMPLES
-    )
+    parser = add_command(commands, "produce", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     parser.add_argument("topic", metavar="TOPIC", help="the topic to write to")
     parser.add_argument("-i", "--input", metavar="FILE", help="read this file, not stdin")
     parser.add_argument(

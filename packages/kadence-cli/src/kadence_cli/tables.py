@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-import shutil
+import os
+import sys
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import IO, Any, Final
 
 from kadence.printable import printable
 
-__all__ = ["print_table", "terminal_width"]
+__all__ = ["print_table", "terminal_size", "terminal_width"]
 
 _GAP: Final = 2
 _LEAST: Final = 6
 """The least width of a column."""
 
 
+def terminal_size() -> tuple[int, int]:
+    """Columns and lines of the terminal of stdout, as `shutil.get_terminal_size`: `shutil` loads each compressor."""
+    columns, lines = (_number(os.environ.get(name, "")) for name in ("COLUMNS", "LINES"))
+    if not (columns and lines):
+        try:
+            size = os.get_terminal_size(sys.__stdout__.fileno())  # type: ignore[union-attr]
+        except (AttributeError, ValueError, OSError):
+            size = os.terminal_size((0, 0))
+        columns, lines = columns or size.columns or 80, lines or size.lines or 24
+    return columns, lines
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
 def terminal_width(stream: IO[str]) -> int:
     """Columns of the terminal; 80 if ``stream`` is not one."""
-    return shutil.get_terminal_size().columns if stream.isatty() else 80
+    return terminal_size()[0] if stream.isatty() else 80
 
 
 def print_table(

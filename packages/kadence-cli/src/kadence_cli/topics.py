@@ -43,12 +43,12 @@ _EXAMPLES = """\
   kadence topics list | jq -r .topic"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence topics``."""
     parser = add_command(
         commands,
         "topics",
-        "list, create, change and delete topics",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

@@ -112,12 +112,12 @@ def hanging(
     return found
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence transactions``."""
     parser = add_command(
         commands,
         "transactions",
-        "list, find and end transactions",
+        summary,
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

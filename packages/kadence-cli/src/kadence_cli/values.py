@@ -12,8 +12,6 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
-from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence_cli.common import CommandError, UsageError, bytes_of, text_of
@@ -122,6 +120,8 @@ def value_serializer(kind: str, file: str, message: str | None, registry: Schema
         found = message_factory.GetMessageClass(files.named(message) if message else files.at((0,)))
         protobuf = formats.ProtobufSerializer(registry, found)
         return _Converting(protobuf, lambda value: json_format.ParseDict(value, found()))
+    from pathlib import Path
+
     try:
         schema = Path(file).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -189,10 +189,14 @@ class _AvroFromJson:
         logical = schema.get("logicalType")
         try:
             if logical == "decimal" and isinstance(value, str | int | float):
+                # Loaded for the first such field.
+                from decimal import Decimal
+
                 return Decimal(str(value))
             if logical in _TIMES and isinstance(value, str):
                 return _TIMES[logical](value)
-        except (ValueError, InvalidOperation):
+        except (ValueError, ArithmeticError):
+            # ArithmeticError: decimal's InvalidOperation.
             return value
         if kind in ("bytes", "fixed") and isinstance(value, str | dict):
             return bytes_of(value)

@@ -26,11 +26,9 @@ _EXAMPLES = """\
   kadence top --serve --port 8000   the same in a browser, on this machine"""
 
 
-def add(commands: Any) -> None:
+def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence top``."""
-    parser = add_command(
-        commands, "top", "watch groups, members and lag live", description=_DESCRIPTION, examples=_EXAMPLES
-    )
+    parser = add_command(commands, "top", summary, description=_DESCRIPTION, examples=_EXAMPLES)
     parser.add_argument("group", nargs="?", metavar="GROUP", help="the group to show first")
     parser.add_argument(
         "--delay",
