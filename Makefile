@@ -86,7 +86,7 @@ test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 
 
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0
-test: $(VENV)/.has-test
+test: $(VENV)/.has-java-classes
 	@$(RUN) -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not heavy" $(if $(PACKAGE),packages/$(PACKAGE)/tests) $(ARGS)
 
 calm: $(VENV)/.has-test
@@ -237,6 +237,12 @@ clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .fuzz .import_linter_cache
 	rm -rf packages/*/build
 	find packages \( -name '*.so' -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+# Made with the options of Java that make test has. What is there already is not made again.
+$(VENV)/.has-java-classes: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+$(VENV)/.has-java-classes: $(VENV)/.has-test tools/java_archives.py
+	@$(RUN) tools/java_archives.py
+	@touch $@
 
 # Each stamp says what the environment holds; demo's own needs are fewer than the tests'.
 $(VENV)/.has-demo: $(BUILT_FROM) | $(RUN)

@@ -24,6 +24,7 @@ from tests.consumer import capabilities
 from tests.mock import MockCluster
 from tests.mock import mock_cluster as running_mock
 
+import java_archives
 from kadence import logs
 from kadence.errors import MissingDependencyError
 from kadence_testing.kafka import Kafka
@@ -159,20 +160,14 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _spark_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Every Spark of the run has PySpark as files, and not as the zip beside them.
-
-    Python compiles what it imports from a zip in each process, of which a session of Spark has a dozen.
-    """
+def _java() -> Iterator[None]:
+    """Every Spark of the run has the home, and every JVM of Spark and Kafka the archive, of tools/java_archives.py."""
     installed = find_spec("pyspark")
-    if installed is None or installed.origin is None:
-        yield
-        return
-    home = tmp_path_factory.mktemp("spark-home")
-    for name in ("bin", "conf", "data", "jars", "licenses", "sbin"):
-        (home / name).symlink_to(Path(installed.origin).parent / name)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SPARK_HOME", str(home))
+        if installed is not None and installed.origin is not None:
+            patch.setenv("SPARK_HOME", str(java_archives.spark_home(Path(installed.origin).parent)))
+        for name, value in java_archives.environment().items():
+            patch.setenv(name, value)
         yield
 
 

@@ -345,7 +345,9 @@ def _java() -> Java:
 
 
 def _java_command(jars: Path) -> list[str]:
-    return [str(_java().executable), "-cp", f"{jars}/*"]
+    # Such as the archive of Java's classes that the project's own tests use.
+    options = os.environ.get("KADENCE_KAFKA_JAVA_OPTIONS", "").split()
+    return [str(_java().executable), *options, "-cp", f"{jars}/*"]
 
 
 def _run_format(jars: Path, config: Path, scram_users: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ HUNG_UP = re.compile(
 
 def environment(**more: str) -> dict[str, str]:
     """That of a shell in which nobody has activated anything, with the path of this checkout's modules."""
-    kept = ("HOME", "TMPDIR", "PYTHONPATH", "XDG_CACHE_HOME", "JAVA_HOME", "LANG")
+    kept = ("HOME", "TMPDIR", "PYTHONPATH", "XDG_CACHE_HOME", "JAVA_HOME", "LANG", "SPARK_SUBMIT_OPTS")
     plain = {name: os.environ[name] for name in kept if name in os.environ}
     return {**plain, "PATH": "/usr/local/bin:/usr/bin:/bin", "SPARK_LOCAL_IP": "127.0.0.1", **more}
 
