@@ -12,7 +12,7 @@ PYSPARK ?= 4.2
 ONLY ?= packages/kadence-spark/tests
 # How long make soak begins new rounds.
 MINUTES ?= 10
-# How many simulations make soak-work and make soak-alphabet run, and how many stories make attack-work.
+# How many simulations make soak-work, soak-alphabet and soak-queues run, and how many stories make attack-work.
 SEEDS ?= 1000
 PYTHON ?= $(shell for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	"$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$each" && break; done)
@@ -30,7 +30,7 @@ ONE_SOURCE := $(addprefix packages/kadence/src/kadence/,records/fetched.py consu
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/kadence/setup.py $(shell find packages/kadence/src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet attack-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet soak-queues attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -48,6 +48,7 @@ help:
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts (ARGS='--drivers 2': two applications on the same tables)"
 	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
 	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
+	@echo "make soak-queues     simulations of share groups, each step beside Kafka's rules (SEEDS=1000)"
 	@echo "make soak-alphabet   simulations of consumers and process drawn from all that a program and a cluster may do (SEEDS=1000)"
 	@echo "make attack-work     random stories of Consumer.process on a real cluster: every record accounted for (SEEDS=1000, BROKER=kafka)"
 	@echo "make lint            ruff, mypy --strict, the directions between rooms, generated code up to date"
@@ -131,6 +132,9 @@ kill-work: $(VENV)/.has-test
 
 soak-work: $(VENV)/.has-test
 	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --seeds $(SEEDS) $(ARGS)
+
+soak-queues: $(VENV)/.has-test
+	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --queues --seeds $(SEEDS) $(ARGS)
 
 soak-alphabet: $(VENV)/.has-test
 	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --alphabet --seeds $(SEEDS) $(ARGS)

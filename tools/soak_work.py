@@ -1,13 +1,15 @@
-"""Simulations of `Consumer.process` by seed: members, kills, trouble, and an account of every record.
+"""Simulations of `Consumer.process` or of queues by seed: members, kills, trouble, and an account of every record.
 
     make soak-work SEEDS=10000
     make soak-work SEEDS=10000 ARGS='--first 5000 --workers 4'
     make soak-work SEEDS=10000 ARGS=--transactional
     make soak-alphabet SEEDS=10000
+    make soak-queues SEEDS=10000
 
-``--alphabet`` runs stories that are drawn from the alphabet of the simulation instead
-(tests/testing/simulation/alphabet): all that a program may do, and all that a cluster may do. At the end it tells how
-often each row of the table has happened, the rarest first; a row that never did is an error.
+``--queues`` runs stories of share groups instead (tests/testing/simulation/queue_story.py). ``--alphabet`` runs stories
+that are drawn from the alphabet of the simulation (tests/testing/simulation/alphabet): all that a program may do, and
+all that a cluster may do. At the end it tells how often each row of the table has happened, the rarest first; a row
+that never did is an error.
 
 Ctrl-C ends it, with what there is. A seed that fails is named with what happened in it, and can be run alone:
 ``--first N --seeds 1``. Each takes about a second of a processor, one of the alphabet a tenth.
@@ -22,6 +24,7 @@ import multiprocessing
 import sys
 import traceback
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -48,6 +51,22 @@ def run(seed: int, *, transactional: bool) -> tuple[int, dict[str, int], str]:
     counts = {name: getattr(story.journal, name) for name in _COUNTS}
     counts["transactions"] = len(story.simulation.history.transactions.all)
     return seed, counts, wrong
+
+
+def run_queue(seed: int) -> tuple[int, dict[str, int], str]:
+    """The same of a story of a share group: what became of its records, and how many locks ended."""
+    from tests.testing.simulation.queue_story import QueueStory
+
+    logging.disable(logging.CRITICAL)
+    story = QueueStory(seed)
+    wrong = ""
+    try:
+        story.run()
+    except SimulationError as error:
+        wrong = str(error)
+    except Exception:  # noqa: BLE001 - it is told with its seed, and others go on
+        wrong = f"seed {seed}: {traceback.format_exc()}"
+    return seed, story.counts(), wrong
 
 
 def run_alphabet(seed: int) -> tuple[int, dict[str, int], str]:
@@ -84,6 +103,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first one")
     parser.add_argument("--workers", type=int, default=2, help="processes that share them")
     parser.add_argument("--transactional", action="store_true", help="members commit in transactions")
+    parser.add_argument("--queues", action="store_true", help="stories of share groups")
     parser.add_argument("--alphabet", action="store_true", help="stories drawn from the alphabet")
     given = parser.parse_args()
     total: Counter[str] = Counter()
@@ -93,7 +113,13 @@ def main() -> int:
     gc.freeze()
     gc.set_threshold(50_000)
     with multiprocessing.Pool(given.workers) as pool, suppress(KeyboardInterrupt):
-        one = run_alphabet if given.alphabet else partial(run, transactional=given.transactional)
+        one: Callable[[int], tuple[int, dict[str, int], str]]
+        if given.alphabet:
+            one = run_alphabet
+        elif given.queues:
+            one = run_queue
+        else:
+            one = partial(run, transactional=given.transactional)
         seeds = range(given.first, given.first + given.seeds)
         for done, (seed, counts, wrong) in enumerate(pool.imap_unordered(one, seeds), 1):
             total.update(counts)
@@ -104,6 +130,9 @@ def main() -> int:
                 continue
             if given.alphabet:
                 print(f"{done:,} seeds, {len(failed)} failed", flush=True)
+            elif given.queues:
+                told = ", ".join(f"{count:,} {name}" for name, count in total.items())
+                print(f"{done:,} seeds, {len(failed)} failed: {told}", flush=True)
             else:
                 print(
                     f"{done:,} seeds, {len(failed)} failed: {total['records']:,} records, {total['begun']:,} attempts, "

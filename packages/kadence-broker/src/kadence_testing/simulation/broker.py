@@ -11,8 +11,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, cast
 
+from kadence.errors import ConfigError
 from kadence.types import TopicPartition
 from kadence_broker.core import BrokerCore, Surroundings
+from kadence_broker.group_configs import check_group_config, parsed_group_config
 from kadence_broker.server.security import Security
 from kadence_broker.settings import Settings
 from kadence_broker.storage import DataDirectory
@@ -124,6 +126,24 @@ class SimulatedBroker:
             raise SimulationError(f"{self!r} is down and deletes no records")
         self.core.partition(topic, partition).delete_before(before_offset)
         self._history.has_deleted(TopicPartition(topic, partition), before_offset)
+        self.stir()
+
+    def configure_group(self, group_id: str, config: Mapping[str, Any]) -> None:
+        """Set the configuration of a group, as an operator does, e.g. ``{"share.auto.offset.reset": "earliest"}``.
+
+        Args:
+            config: Kafka's keys of groups. Earlier ones that it does not name get their defaults.
+
+        Raises:
+            SimulationError: the broker is down.
+            ConfigError: there is no such key, or its value is not allowed.
+        """
+        if not self.is_up:
+            raise SimulationError(f"{self!r} is down and configures no group")
+        texts = {name: str(value) for name, value in config.items()}
+        if (fault := check_group_config(self._settings.coordinator(), texts)) is not None:
+            raise ConfigError(fault)
+        self.core.coordination.configure_group(group_id, parsed_group_config(texts))
         self.stir()
 
     def stir(self) -> None:

@@ -10,6 +10,7 @@ and the log at the end. The first violation ends the run.
 * No offset is committed beyond a record that was not processed (if programs report processed records).
 * No acknowledged record is lost or changed.
 * No committed offset, generation or epoch goes back when the broker crashes and starts again (`restarts`).
+* Share groups: counts, locks, and what members say of records (`share_history`).
 * Readers of committed records get the records of committed transactions, and of no others (`transactions`).
 * Outputs that are written in transactions are written exactly once (`outputs`).
 * A listener is not called with a partition twice, nor with the revocation of one that was not assigned.
@@ -36,6 +37,8 @@ from kadence.protocol.offset_commit import (
 )
 from kadence.protocol.offset_delete import OffsetDeleteRequest
 from kadence.protocol.registry import decode_versioned
+from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
+from kadence.protocol.share_fetch import ShareFetchRequest
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
 from kadence.protocol.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -53,6 +56,7 @@ from kadence_broker.storage import Isolation
 from kadence_testing.simulation.outputs import Outputs
 from kadence_testing.simulation.restarts import Restarts
 from kadence_testing.simulation.scheduler import Scheduler, SimulationError
+from kadence_testing.simulation.share_history import ShareHistory
 from kadence_testing.simulation.transactions import TransactionHistory, readable
 
 if TYPE_CHECKING:
@@ -91,7 +95,7 @@ class History:
         late_groups: groups that need not begin with the first record. The first commit of each counts as its
             beginning.
         committed_readers: groups that read committed records only. transactions: the producers' transactions.
-        outputs: the groups that write an output of each record exactly once.
+        outputs: the groups that write an output of each record exactly once. shares: the share groups.
         observers: called after each turn of the broker's loop.
         wrong: the first violated invariant; `Simulation.run` raises it.
         calls: how many requests the broker received. fingerprint: a hash of these requests and their times; equal runs
@@ -120,6 +124,7 @@ class History:
         self._restarts = Restarts(scheduler, self.object_to)
         self.transactions = TransactionHistory(self.object_to)
         self.outputs = Outputs()
+        self.shares = ShareHistory(scheduler, self.object_to)
         self.observers: list[Callable[[BrokerCore], None]] = []
 
     def __repr__(self) -> str:
@@ -156,10 +161,12 @@ class History:
     def has_begun(self, core: BrokerCore) -> None:
         """It has loaded its files."""
         self._restarts.restarted(core)
+        self.shares.restarted(core)
 
     def crashes(self, core: BrokerCore) -> None:
         """The broker crashes now."""
         self._restarts.crashed(core)
+        self.shares.crashes()
 
     def watch(self, core: BrokerCore, call: Call) -> None:
         """A request has reached the broker."""
@@ -188,6 +195,8 @@ class History:
                 self._restarts.may_forget_offsets(group_id)
         elif isinstance(message, SyncGroupRequest):
             call.on_reply = lambda response: self._synced(message, response)
+        elif isinstance(message, ShareFetchRequest | ShareAcknowledgeRequest):
+            self.shares.watch(core, call)
 
     def turned(self, core: BrokerCore) -> None:
         """The broker's loop has run a turn."""
@@ -201,6 +210,7 @@ class History:
             elif isinstance(group, ConsumerGroup):
                 self._look_at_consumer(core, group)
         self._restarts.turned(core)
+        self.shares.turned(core)
         for observe in self.observers:
             observe(core)
 
@@ -221,6 +231,7 @@ class History:
                     )
         self.transactions.check(core, self.deleted)
         self.outputs.check(core, self.deleted)
+        self.shares.check(core)
 
     def object_to(self, what: str) -> None:
         """An invariant does not hold. Not raised here: the broker would catch it and go on serving."""

@@ -28,6 +28,8 @@ from kadence_testing.simulation.scheduler import Process, Scheduler, SimulationE
 
 if TYPE_CHECKING:
     from kadence.consumer.async_consumer import AsyncConsumer
+    from kadence.records import Record
+    from kadence.share.async_share_consumer import AsyncShareConsumer
 
 __all__ = ["Action", "Main", "Program", "Simulation"]
 
@@ -157,6 +159,16 @@ class Program:
         """Report a record as processed. From then on the history checks the group's commits."""
         if self.process.is_alive:
             self._simulation.history.has_processed(group_id, partition, offset)
+
+    def took(self, consumer: AsyncShareConsumer[Any, Any], record: Record[Any, Any]) -> None:
+        """Report a record that a queue's poll returned. The history checks that its lock held then."""
+        if self.process.is_alive:
+            self._simulation.history.shares.took(consumer, record)
+
+    def has_accepted(self, group_id: str, partition: TopicPartition, offset: int) -> None:
+        """Report that the acceptance of a queue's record was confirmed. The history does not allow another delivery."""
+        if self.process.is_alive:
+            self._simulation.history.shares.has_accepted(group_id, partition, offset)
 
     def begins_late(self, group_id: str) -> None:
         """Let the group begin with another record than the first (``auto.offset.reset``)."""
@@ -380,6 +392,10 @@ class Simulation:
     @property
     def _place(self) -> str:
         return f"seed {self.seed}, at {self.now:.3f} s"
+
+    def is_empty(self, group_id: str) -> bool:
+        """Whether every record of a share group's topics is done: accepted, rejected or given up."""
+        return self.broker.is_up and self.history.shares.is_empty(self.broker.core, group_id)
 
     def later(self, seconds: float, action: Callable[[], None]) -> None:
         """Run ``action`` after so much time."""
