@@ -41,6 +41,7 @@ class Settings(ShareConfigs):
     retention_bytes: int = _key("log.retention.bytes", -1)
     retention_ms: int = _key("log.retention.ms", 604_800_000)
     retention_check_interval_ms: int = _key("log.retention.check.interval.ms", 300_000)
+    cleaner_backoff_ms: int = _key("log.cleaner.backoff.ms", 15_000)
     segment_bytes: int = _key("log.segment.bytes", 1_073_741_824)
     roll_ms: int = _key("log.roll.ms", 604_800_000)
     socket_request_max_bytes: int = _key("socket.request.max.bytes", 104_857_600)

@@ -1,8 +1,7 @@
 """Configuration that a topic may be created with: all of Kafka 4.4's names, defaults and bounds (TopicConfig there).
 
 Those with an effect here are in `kadence_broker.storage.config.LogConfig`; the others are kept and returned, since
-tools set them. With `compact` in its policy a topic takes only records
-with keys, but nothing is compacted: readers also get the older values of a key.
+tools set them.
 """
 
 from __future__ import annotations

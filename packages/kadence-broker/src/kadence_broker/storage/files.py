@@ -13,7 +13,8 @@ import contextlib
 import mmap
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Final
 
@@ -24,9 +25,12 @@ from kadence_broker.storage.indexes import encode_offsets, encode_times
 from kadence_broker.storage.segment import Segment
 
 __all__ = [
+    "CLEANED",
     "DELETED",
+    "SWAP",
     "FileSegment",
     "FileStore",
+    "finish_swap",
     "fsync_path",
     "log_name",
     "named_files",
@@ -35,6 +39,11 @@ __all__ = [
 ]
 
 DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+"""A segment that compaction is writing."""
+SWAP: Final = ".swap"
+"""A whole one, whose name says from which offset to which it takes the place of others."""
+_SUFFIXES: Final = (".index", ".timeindex", ".txnindex", ".snapshot", ".log")
 _FIRST_TAIL: Final = 16 * 1024
 _LARGEST_TAIL: Final = 1024 * 1024
 _NAME: Final = re.compile("[0-9]{20}")
@@ -65,9 +74,18 @@ class FileSegment(Segment):
     Attributes:
         descriptor: of the file while batches may be appended, else -1.
         may_reopen: whether it is opened once a batch comes (the newest one of an earlier broker).
+        is_moving: its file does not have its name yet.
     """
 
-    __slots__ = ("_bytes", "_in_background", "_tail_capacity", "descriptor", "may_reopen", "path")
+    __slots__ = (
+        "_bytes",
+        "_in_background",
+        "_tail_capacity",
+        "descriptor",
+        "is_moving",
+        "may_reopen",
+        "path",
+    )
 
     def __init__(
         self,
@@ -82,7 +100,7 @@ class FileSegment(Segment):
         self._bytes = most_bytes
         self._in_background = in_background
         self.descriptor = -1
-        self.may_reopen = False
+        self.may_reopen = self.is_moving = False
         self._tail_capacity = _FIRST_TAIL // 2
 
     @property
@@ -180,7 +198,7 @@ class FileStore:
         on_roll: called with the base offset of each new segment, before anything is in it.
     """
 
-    __slots__ = ("_config", "_folder", "_in_background", "_on_roll", "error", "files_made")
+    __slots__ = ("_cleaned", "_config", "_folder", "_in_background", "_on_roll", "error", "files_made")
 
     def __init__(
         self,
@@ -193,6 +211,7 @@ class FileStore:
         self._config = config
         self._in_background = in_background
         self._on_roll = on_roll
+        self._cleaned = 0
         self.files_made = 1
         """Counts segments, and the folder itself as the first: entries that are to be made durable."""
         self.error: OSError | None = None
@@ -200,7 +219,7 @@ class FileStore:
 
     @property
     def segment_ms(self) -> int:
-        return self._config().segment_ms
+        return self._config().roll_ms
 
     def segment(self, path: Path, base_offset: int, position: int) -> FileSegment:
         """A segment of this folder, which is not open for append."""
@@ -243,11 +262,74 @@ class FileStore:
         for segment in segments:
             assert isinstance(segment, FileSegment)
             segment.close()
-            for suffix in (".index", ".timeindex", ".txnindex", ".snapshot", ".log"):
-                path = segment.path.with_suffix(suffix)
+            paths = [segment.path.with_suffix(suffix) for suffix in _SUFFIXES]
+            if segment.is_moving:
+                self._in_background(partial(_unlink, paths))
+                continue
+            for path in paths:
                 with contextlib.suppress(FileNotFoundError):
                     gone = path.rename(path.with_name(path.name + DELETED))
-                    self._in_background(lambda path=gone: path.unlink(missing_ok=True))  # type: ignore[misc]
+                    self._in_background(partial(_unlink, [gone]))
+
+    # Compaction
+
+    def new_cleaned(self, base_offset: int, size: int) -> FileSegment:
+        del size
+        self._cleaned += 1  # One that was made before may still wait for the disk.
+        segment = self.segment(
+            self._folder / f"{log_name(base_offset)}.{self._cleaned}{CLEANED}", base_offset, 0
+        )
+        segment.open_for_append()
+        return segment
+
+    def drop_cleaned(self, segment: Segment) -> None:
+        assert isinstance(segment, FileSegment)
+        segment.close()
+        segment.path.unlink(missing_ok=True)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """In the background: make it durable, say by a name which files it replaces, and then replace them."""
+        assert isinstance(new, FileSegment)
+        new.note_time()
+        with contextlib.suppress(OSError):  # It stays in memory, then.
+            new.map()
+        descriptor, new.descriptor = new.descriptor, -1
+        made = new.path
+        new.path = self._folder / log_name(new.base_offset)
+        swap = self._folder / f"{log_name(new.base_offset, '')}-{old[-1].next_offset:020d}{SWAP}"
+        offsets, times = encode_offsets(new), encode_times(new)
+        new.is_moving = True
+
+        def finish() -> None:
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            if made.exists():  # else the topic has gone
+                made.rename(swap)
+                finish_swap(swap)
+                write_durably(new.path.with_suffix(".timeindex"), times)
+                write_durably(new.path.with_suffix(".index"), offsets)
+            new.is_moving = False
+
+        self._in_background(finish)
+
+
+def finish_swap(swap: Path) -> None:
+    """Let a segment that compaction has made take the place of the files that its name says. It may be done again."""
+    first, end = (int(part) for part in swap.stem.split("-"))
+    fsync_path(swap.parent)
+    old = [path for path in named_files(swap.parent, ".log") if first <= int(path.stem) < end]
+    _unlink(
+        [path.with_suffix(suffix) for path in old for suffix in (".index", ".timeindex", ".txnindex", ".log")]
+    )
+    swap.rename(swap.with_name(log_name(first)))
+    fsync_path(swap.parent)
+
+
+def _unlink(paths: Iterable[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def write_durably(path: Path, data: bytes) -> None:

@@ -24,7 +24,14 @@ from kadence_broker.storage.files import (
 )
 from kadence_broker.storage.flusher import Flusher, NotTriedError
 from kadence_broker.storage.indexes import encode_aborted, encode_epochs, encode_producers
-from kadence_broker.storage.recovery import EPOCHS_FILE, START_FILE, recover, refuse_losses
+from kadence_broker.storage.recovery import (
+    CLEANED_FILE,
+    EPOCHS_FILE,
+    START_FILE,
+    cleaned_in,
+    recover,
+    refuse_losses,
+)
 from kadence_broker.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -77,10 +84,13 @@ class PartitionFolder:
             with open_private(metadata) as file:
                 file.write(f"version: 0\ntopic_id: {topic_id}\n".encode())
         self._store = FileStore(path, lambda: partition.config, flusher.run, self._rolled)
+        cleaned_upto = cleaned_in(path)
+        self._is_cleaned = cleaned_upto is not None
         log, producers, self.cut_bytes, self._aborted_upto = recover(
-            path, self._store, now, was_clean=was_clean, left=left
+            path, self._store, now, was_clean=was_clean, left=left, has_gaps=self._is_cleaned
         )
         partition.load(log, producers)
+        partition.cleaned_upto = cleaned_upto or 0
 
     # Callbacks of the partition
 
@@ -103,6 +113,22 @@ class PartitionFolder:
         """The log starts at ``offset`` now."""
         path = self.path / START_FILE
         self._flusher.run(lambda: write_durably(path, str(offset).encode()))
+
+    def cleans(self, upto: int) -> None:
+        """Compaction begins: from now on offsets may be missing. Up to ``upto`` it has been before."""
+        if not self._is_cleaned:
+            self.cleaned(upto)
+
+    def cleaned(self, upto: int) -> None:
+        """Compaction has seen what lies below ``upto``."""
+        self._is_cleaned = True
+        path = self.path / CLEANED_FILE
+
+        def write() -> None:
+            if path.parent.exists():
+                write_durably(path, str(upto).encode())
+
+        self._flusher.run(write)
 
     def truncated(self) -> None:
         """Files about the end of the log are outdated."""

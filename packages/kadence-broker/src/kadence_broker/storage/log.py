@@ -45,6 +45,22 @@ class Store(Protocol):
         """Remove these segments; only fetches in progress still read them."""
         ...
 
+    def new_cleaned(self, base_offset: int, size: int) -> Segment:
+        """A segment for what compaction leaves of ``size`` bytes. It is not part of the log yet.
+
+        Raises:
+            OSError: there is no room for it.
+        """
+        ...
+
+    def drop_cleaned(self, segment: Segment) -> None:
+        """Remove one that does not become part of the log."""
+        ...
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """Let a cleaned segment be where the old ones are. They do not come back after a crash."""
+        ...
+
 
 class MemoryStore:
     """Segments as byte arrays, each twice as large as the one before, up to a bound."""
@@ -57,7 +73,7 @@ class MemoryStore:
 
     @property
     def segment_ms(self) -> int:
-        return self._config().segment_ms
+        return self._config().roll_ms
 
     def new_segment(self, base_offset: int, position: int, size: int) -> Segment:
         largest = min(_LARGEST_SEGMENT, self._config().segment_bytes)
@@ -69,6 +85,16 @@ class MemoryStore:
 
     def drop(self, segments: Sequence[Segment]) -> None:
         """The memory goes with the last view of it."""
+
+    def new_cleaned(self, base_offset: int, size: int) -> Segment:
+        # A delete horizon makes records longer: by nine bytes each at most, of eight at least.
+        return MemorySegment(base_offset, 0, 3 * size)
+
+    def drop_cleaned(self, segment: Segment) -> None:
+        """As `drop`."""
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> None:
+        """As `drop`."""
 
 
 class Log:
@@ -214,6 +240,33 @@ class Log:
             gone += 1
         self._store.drop(self.segments[:gone])
         del self.segments[:gone]
+
+    # Compaction
+
+    def begin_cleaned(self, old: Sequence[Segment]) -> Segment:
+        """An empty segment for what is left of some neighbours. Raises `OSError`."""
+        return self._store.new_cleaned(old[0].base_offset, sum(each.size for each in old))
+
+    def drop_cleaned(self, new: Segment) -> None:
+        """It is not needed."""
+        self._store.drop_cleaned(new)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Put ``new`` in the place of some neighbours; False: they are not as they were any more."""
+        at = next((number for number, each in enumerate(self.segments) if each is old[0]), 0)
+        place = slice(at, at + len(old))
+        if [id(each) for each in self.segments[place]] != [id(each) for each in old]:
+            self._store.drop_cleaned(new)
+            return False
+        new.next_offset = old[-1].next_offset
+        new.began_at, new.touched_at = old[0].began_at, old[-1].touched_at
+        position = self.segments[0].position
+        self.segments[place] = [new]
+        for each in self.segments:
+            each.position = position
+            position += each.size
+        self._store.replace(old, new)
+        return True
 
     def truncate(self, offset: int) -> None:
         """Let everything from ``offset`` on go, as if it had never been replicated; whole batches only."""

@@ -7,7 +7,7 @@ leads) is here too; what must survive a restart follows from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -22,6 +22,7 @@ from kadence_broker.storage.log import Log, MemoryStore
 from kadence_broker.storage.lookup import TimedOffset, newest_record, record_since
 from kadence_broker.storage.producers import Marker, Producers, marker_batch
 from kadence_broker.storage.retention import retained_by_size, retained_from
+from kadence_broker.storage.segment import Segment
 
 if TYPE_CHECKING:
     from kadence_broker.cluster import Topic
@@ -84,6 +85,7 @@ class Partition:
         high_watermark: readers see what lies below it.
         waiting: notified by `wake`, the longest waiting first.
         resting: notified of the next change at once, before readers see it, and removed.
+        cleaned_upto: compaction has seen what lies below it.
         trouble: the reason why the disk takes no records at present; None if it does.
         on_readable: called when readers may see more than before; it may wake them later, once for many batches.
     """
@@ -92,6 +94,7 @@ class Partition:
         "_folder",
         "_is_lost",
         "_waiting_for_disk",
+        "cleaned_upto",
         "high_watermark",
         "index",
         "leader_epoch",
@@ -115,6 +118,7 @@ class Partition:
         self.log = Log(MemoryStore(lambda: self.config))
         self.producers = Producers()
         self.high_watermark = 0
+        self.cleaned_upto = 0
         self.waiting: dict[Waiter, None] = {}
         self.resting: dict[Resting, None] = {}
         self.on_readable: Callable[[Partition], None] | None = None
@@ -361,6 +365,7 @@ class Partition:
         )
         self.producers = self.producers.rebuilt(batches, self.end_offset, now)
         self.high_watermark = min(self.high_watermark, self.end_offset)
+        self.cleaned_upto = min(self.cleaned_upto, self.end_offset)
         if self._folder is not None:
             self._folder.truncated()
             lost = [each for each in self._waiting_for_disk if each[0] > self.end_offset]
@@ -377,6 +382,26 @@ class Partition:
         if offset == self.end_offset:
             self.log.roll()
         self.delete_before(offset)
+
+    # Compaction (`kadence_broker.storage.compaction`)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> bool:
+        """Put a cleaned segment in the place of others. Returns False if these are not as they were any more."""
+        if self._folder is not None:
+            self._folder.cleans(self.cleaned_upto)
+        end = old[-1].next_offset
+        if not self.log.replace(old, new):
+            return False
+        # Of an aborted transaction whose marker is below, no record is left: a reader must not wait for a marker that
+        # will go, too.
+        self.producers.aborted.delete_before(end)
+        return True
+
+    def cleaned(self, upto: int) -> None:
+        """A pass has seen everything below ``upto``."""
+        self.cleaned_upto = upto
+        if self._folder is not None:
+            self._folder.cleaned(upto)
 
     # News
 

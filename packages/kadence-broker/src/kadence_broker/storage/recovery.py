@@ -35,9 +35,12 @@ from kadence_broker.storage.aborted import Aborted
 from kadence_broker.storage.clean_stop import CLEAN_FILE, LeftLog
 from kadence_broker.storage.epochs import LeaderEpochs
 from kadence_broker.storage.files import (
+    CLEANED,
     DELETED,
+    SWAP,
     FileSegment,
     FileStore,
+    finish_swap,
     fsync_path,
     log_name,
     named_files,
@@ -53,15 +56,17 @@ from kadence_broker.storage.indexes import (
 from kadence_broker.storage.log import Log
 from kadence_broker.storage.producers import Producers
 
-__all__ = ["EPOCHS_FILE", "START_FILE", "Recovered", "recover", "refuse_losses"]
+__all__ = ["CLEANED_FILE", "EPOCHS_FILE", "START_FILE", "Recovered", "cleaned_in", "recover", "refuse_losses"]
 
 EPOCHS_FILE: Final = "leader-epoch-checkpoint"
 START_FILE: Final = "log-start-offset"
+CLEANED_FILE: Final = "cleaned-offset"
+"""It is there once compaction has begun: the offset below which it has seen everything."""
 _STAMP: Final = struct.Struct(">q4xi")
 """Base offset and leader epoch of a batch."""
 _LAST: Final = struct.Struct(">q15xi")
 """Base offset of a batch, and what its last offset adds to it."""
-_LEFTOVERS: Final = (DELETED, ".tmp", ".cut")
+_LEFTOVERS: Final = (DELETED, CLEANED, ".tmp", ".cut")
 _STRAY: Final = ".stray"
 _LARGEST_OFFSET: Final = 2**63 - 1
 
@@ -117,8 +122,22 @@ def _end_of(path: Path, base_offset: int) -> int:
         return scan(mapped, base_offset)[0]
 
 
+def cleaned_in(folder: Path) -> int | None:
+    """The offset below which compaction has seen everything; None: it has never begun here. 0 if that is not known."""
+    data = _bytes(folder / CLEANED_FILE)
+    if data is None:
+        return None
+    return int(data) if data.isdigit() and int(data) < _LARGEST_OFFSET else 0
+
+
 def recover(
-    folder: Path, store: FileStore, now: int, *, was_clean: bool, left: LeftLog | None = None
+    folder: Path,
+    store: FileStore,
+    now: int,
+    *,
+    was_clean: bool,
+    left: LeftLog | None = None,
+    has_gaps: bool = False,
 ) -> Recovered:
     """Read a partition's folder; an empty one is an empty log.
 
@@ -126,6 +145,7 @@ def recover(
         now: milliseconds since 1970.
         was_clean: whether everything was made durable at the last end.
         left: the log at the last end, if known; `refuse_losses` has checked it.
+        has_gaps: compaction has begun, so that offsets may be missing.
 
     Raises:
         OSError: the disk does not give or take what is needed.
@@ -134,7 +154,9 @@ def recover(
     for path in folder.iterdir():
         if path.name.endswith(_LEFTOVERS) and path.is_file():
             path.unlink()
-    segments, cut_bytes = _segments(folder, store, was_clean=was_clean)
+    for path in folder.glob(f"*{SWAP}"):
+        finish_swap(path)
+    segments, cut_bytes = _segments(folder, store, was_clean=was_clean, has_gaps=has_gaps)
     start = _start_offset(folder, left)
     if segments and segments[-1].next_offset < start:
         # Records up to the start were deleted, and then the end of the log was lost: no offset is given out again.
@@ -160,7 +182,9 @@ def recover(
     return Recovered(log, producers, cut_bytes, replayed_from)
 
 
-def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[FileSegment], int]:
+def _segments(
+    folder: Path, store: FileStore, *, was_clean: bool, has_gaps: bool
+) -> tuple[list[FileSegment], int]:
     paths = named_files(folder, ".log")
     durable = len(paths) if was_clean else _known_durable(paths)
     segments: list[FileSegment] = []
@@ -172,7 +196,7 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
             continue
         size = path.stat().st_size
         segment = store.segment(path, int(path.stem), position)
-        damaged = _read(segment, size, was_durable=number < durable)
+        damaged = _read(segment, size, was_durable=number < durable, has_gaps=has_gaps)
         if number < durable:
             _accept(segment, size, damaged, paths[number + 1 :], was_clean=was_clean)
             # After a crash, batches behind a damaged one would be taken for a torn end.
@@ -185,7 +209,7 @@ def _segments(folder: Path, store: FileStore, *, was_clean: bool) -> tuple[list[
     for path in overlapping:
         _put_aside(path)
     cut_bytes = _cut(segments[-1], paths) if segments else 0
-    for before, segment in pairwise(segments):
+    for before, segment in () if has_gaps else pairwise(segments):
         _warn_of_missing(folder, before.next_offset, segment.base_offset)
     for segment in segments:
         segment.map()
@@ -285,7 +309,7 @@ def _put_aside(path: Path) -> None:
         path.with_suffix(suffix).unlink(missing_ok=True)
 
 
-def _read(segment: FileSegment, size: int, *, was_durable: bool) -> list[_Batch]:
+def _read(segment: FileSegment, size: int, *, was_durable: bool, has_gaps: bool) -> list[_Batch]:
     """Fill indexes, size and offsets from the file, up to its last batch; damaged batches of what was durable."""
     last_offset = -1
     offsets, times = (_bytes(segment.path.with_suffix(suffix)) for suffix in (".index", ".timeindex"))
@@ -301,12 +325,12 @@ def _read(segment: FileSegment, size: int, *, was_durable: bool) -> list[_Batch]
     with segment.path.open("rb") as file, mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped:
         view = memoryview(mapped)
         try:
-            damaged = _scan(segment, view, last_offset, was_durable=was_durable)
+            damaged = _scan(segment, view, last_offset, was_durable=was_durable, has_gaps=has_gaps)
             has_indexes = offsets is not None or times is not None
             if has_indexes and (segment.size < size or not _leads_through(segment, view)):
                 # The indexes are of another file, or know of more than is there: nothing they say holds.
                 segment.forget()
-                damaged = _scan(segment, view, -1, was_durable=was_durable)
+                damaged = _scan(segment, view, -1, was_durable=was_durable, has_gaps=has_gaps)
         finally:
             view.release()
     return damaged
@@ -322,7 +346,9 @@ def _leads_through(segment: FileSegment, view: memoryview) -> bool:
         return scan(whole, segment.base_offset)[0] == segment.next_offset
 
 
-def _scan(segment: FileSegment, view: memoryview, last_offset: int, *, was_durable: bool) -> list[_Batch]:
+def _scan(
+    segment: FileSegment, view: memoryview, last_offset: int, *, was_durable: bool, has_gaps: bool
+) -> list[_Batch]:
     """Note whole batches that follow each other; the first is the segment's, or ends at ``last_offset``.
 
     The first one with a wrong checksum is the end, unless they all were durable once; then it is returned.
@@ -337,7 +363,7 @@ def _scan(segment: FileSegment, view: memoryview, last_offset: int, *, was_durab
             break
         if last_offset >= 0 and header.last_offset == last_offset:
             expected, last_offset = header.base_offset, -1
-        if header.base_offset != expected:
+        if header.base_offset < expected or (header.base_offset > expected and not has_gaps):
             break
         with view[at + CRC_FROM : end] as covered:
             is_true = crc32c(covered) == header.crc
