@@ -267,6 +267,35 @@ def test_who_was_refused_together_is_said_again_alone(world: Requests) -> None:
     assert ended.fetch is bad
 
 
+def test_two_things_said_of_one_fetch_fail_apart(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    bad = world.acknowledge(fetch, 0, 4, sending=Sending.SYNC)
+    world.state.wants_results = True
+    good = world.acknowledge(fetch, 5, 9, sending=Sending.ASYNC)
+    assert good != bad
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 9, [ACCEPT])]}
+    world.answer(request, p0=ec.INVALID_RECORD_STATE)
+    for batch in ((0, 4, [ACCEPT]), (5, 9, [ACCEPT])):
+        request = world.said()
+        assert batches_of(request) == {0: [batch]}
+        world.answer(request, p0=ec.INVALID_RECORD_STATE if batch[0] == 0 else ec.NONE)
+    assert [type(each.error) for each in world.ended()] == [InvalidRecordStateError, type(None)]
+
+
+def test_a_renewal_that_was_refused_with_ours_goes_without_them(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.hand.advance(LOCK_MS // 2)
+    call = world.say({fetch: (Acknowledged(0, 1, RENEW),)})
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 9, [RENEW])]}
+    world.answer(request, p0=ec.INVALID_RECORD_STATE)
+    request = world.said()
+    assert batches_of(request) == {0: [(0, 1, [RENEW])]}
+    world.answer(request)
+    assert world.answer_to(call) == {tip(): None}
+
+
 def test_an_acknowledgement_that_the_answer_leaves_out_does_not_count(world: Requests) -> None:
     fetch = world.acquired((0, 4, 1))
     world.waits()

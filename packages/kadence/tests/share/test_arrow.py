@@ -9,6 +9,7 @@ import pytest
 from tests.worlds.queue import ACCEPT, REJECT, HandNetwork
 
 from kadence import AcknowledgeType, ShareConsumer
+from kadence.errors import IllegalStateError
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -64,3 +65,15 @@ def test_deserialisers_see_no_table(make: Callable[..., Made]) -> None:
     network.put(2)
     assert consumer.poll_arrow(max_records=1).column("value").to_pylist() == [b"v0"]
     assert consumer.poll_arrow().column("offset").to_pylist() == [1]
+
+
+def test_a_table_is_acknowledged_whole_or_not_at_all(make: Callable[..., Made]) -> None:
+    consumer, network = make({"share.acknowledgement.mode": "explicit"})
+    network.put(3)
+    table = consumer.poll_arrow()
+    consumer.acknowledge(table.slice(2))
+    consumer.commit()
+    with pytest.raises(IllegalStateError, match="offset 2 is not held"):
+        consumer.acknowledge(table)
+    assert network.taken() == [("jobs", 2, 2, ACCEPT)]
+    assert consumer.commit() == {}

@@ -217,3 +217,28 @@ def test_a_batch_that_is_too_large_for_this_client_is_released_and_raised(make: 
     assert [each.offset for each in consumer.poll()] == [5]
     consumer.commit()
     assert network.taken() == [("jobs", 0, 0, RELEASE), ("jobs", 5, 5, ACCEPT)]
+
+
+@pytest.mark.parametrize("policy", ["release", "reject", "raise"])
+def test_ctrl_c_in_a_deserialiser_behind_a_bad_record_says_nothing_twice(
+    make: Callable[..., Made], policy: str
+) -> None:
+    interrupts = [False, True]
+
+    def decode(data: bytes) -> int:
+        if data == b"3" and interrupts.pop():
+            raise KeyboardInterrupt
+        return int(data)
+
+    consumer, network = make({"deserialization.errors": policy, "value.deserializer": decode})
+    network.put([b"1", b"bad", b"3", b"4"])
+    seen: list[Any] = []
+    for _ in range(6):
+        try:
+            seen += values(consumer.poll())
+        except (KeyboardInterrupt, RecordDeserializationError):
+            continue
+    consumer.commit()
+    said = [offset for _, first, last, _ in network.taken() for offset in range(first, last + 1)]
+    assert seen == [1, 3, 4]
+    assert sorted(said) == [0, 1, 2, 3]

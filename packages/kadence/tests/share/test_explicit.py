@@ -149,6 +149,21 @@ def test_a_record_that_is_delivered_anew_replaces_the_delivery_before(explicit: 
     assert [list(event.fetches) for event in network.said] == [[again]]
 
 
+def test_acknowledging_several_says_all_or_nothing(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(3)
+    records = list(consumer.poll())
+    with pytest.raises(IllegalStateError, match="offset 7 is not held"):
+        consumer.acknowledge([*records, Record("jobs", 0, 7)])
+    several: Any = [records[0], "no record"]
+    with pytest.raises(TypeError, match="takes records"):
+        consumer.acknowledge(several)
+    assert consumer.commit() == {}
+    consumer.acknowledge(iter(records))
+    consumer.commit()
+    assert network.taken() == [("jobs", 0, 2, ACCEPT)]
+
+
 def test_what_no_poll_returned_and_other_types_are_refused(explicit: Made, make: Callable[..., Made]) -> None:
     consumer, network = explicit
     network.put(1)

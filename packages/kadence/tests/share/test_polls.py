@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,7 @@ from kadence.errors import (
     WakeupError,
 )
 from kadence.share.events import Sending
+from kadence.types import GroupMetadata
 
 Made = tuple[ShareConsumer[Any, Any], HandNetwork]
 
@@ -158,6 +161,48 @@ def test_every_poll_raises_what_the_group_refuses_and_sends_that_it_polls_until_
     consumer.subscribe(["jobs", "more"])
     network.put(1)
     assert offsets(consumer.poll()) == [0]
+
+
+def test_a_poll_waits_whether_the_group_lets_it_in_now(made: Made) -> None:
+    """A loop that goes on after the error neither spins nor hears what was true before."""
+    consumer, network = made
+    consumer.poll()
+    network.state.tell(m.Failed(GroupAuthorizationError("first"), fatal=True))
+    with pytest.raises(GroupAuthorizationError, match="first"):
+        consumer.poll(5)
+    began = network.clock.now_ms()
+    with pytest.raises(GroupAuthorizationError, match="first"):
+        consumer.poll(5)
+    assert network.clock.now_ms() - began == 5_000, "nobody has answered"
+    again = m.Failed(GroupAuthorizationError("second"), fatal=True)
+    network.meanwhile.append(lambda: network.state.tell(again))
+    with pytest.raises(GroupAuthorizationError, match="second"):
+        consumer.poll(5)
+
+    def let_in() -> None:
+        network.state.tell(m.IdentityChanged(GroupMetadata("q", 2, "m")))
+        network.put(1)
+
+    network.meanwhile.append(let_in)
+    assert offsets(consumer.poll(5)) == [0]
+
+
+def test_a_close_on_another_thread_ends_a_poll_with_closed_error(made: Made) -> None:
+    consumer, network = made
+    closer = threading.Thread(target=consumer.close)
+    inside: Any = consumer._core.exchange
+
+    def closes() -> None:
+        closer.start()
+        while not inside.woken:
+            time.sleep(0.001)
+
+    network.meanwhile.append(closes)
+    with pytest.raises(ClosedError):
+        consumer.poll(60)
+    closer.join()
+    with pytest.raises(ClosedError):
+        consumer.poll()
 
 
 def test_commit_accepts_what_the_last_poll_returned_and_tells_the_error_of_each_partition(made: Made) -> None:

@@ -16,6 +16,7 @@ from tests.worlds.share import (
     tip,
 )
 
+from kadence.clock import FOREVER
 from kadence.consumer import events as m
 from kadence.errors import DisconnectedError, InvalidRecordStateError
 from kadence.protocol import error_codes as ec
@@ -28,6 +29,19 @@ from kadence.types import TopicPartition
 @pytest.fixture
 def world() -> Requests:
     return Requests({0: NODE, 1: NODE})
+
+
+def test_a_partition_that_went_is_forgotten(world: Requests) -> None:
+    """Or each topic that is made, refused and deleted would stay for good."""
+    world.waits()
+    refused = [PartitionData(partition_index=0, error_code=ec.UNKNOWN_TOPIC_ID, records=b"")]
+    world.answer_fetch(world.fetch(), refused)
+    answers = world.manager._answers
+    assert answers._retries
+    assert answers.next_retry < FOREVER
+    world.assign()
+    assert not answers._retries
+    assert answers.next_retry == FOREVER
 
 
 def test_nothing_is_fetched_before_a_poll_waits(world: Requests) -> None:

@@ -256,8 +256,8 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
                 next poll returns it again; rarely needed, since locks are renewed by themselves.
 
         Raises:
-            IllegalStateError: the record is not held: no poll has returned it, or its acknowledgement was sent. Or
-                the mode is implicit.
+            IllegalStateError: a record is not held: no poll has returned it, or its acknowledgement was sent. Then
+                nothing is said of the others either. Or the mode is implicit.
         """
         with self._shell:
             self._calls.acknowledge(records, place, type)

@@ -16,7 +16,7 @@ from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
 from kadence.consumer.client_state import ClientState
-from kadence.errors import KafkaTimeoutError, WakeupError
+from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
 from kadence.errors.copies import own_copy
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
@@ -45,7 +45,8 @@ class Exchange:
         failures: errors that no call caused, for the next poll (B6). fatal: one that every call raises.
         woken: `wakeup` was called and nothing has raised it yet. nudged: the poll under way, or the next one, returns
             at once. stopping: `stop` was called: polls return nothing. closing: close() is under way, and has sent what
-            is to be sent before. closed: it has ended.
+            is to be sent before. closed: it has ended. is_awaited: another thread closes it as soon as the present call
+            has ended.
         has_records: whether anything that was fetched of a partition under a fetch epoch is still to be returned.
         stands: whether an error of a partition is still true.
         on_commit: takes the end of an asynchronous commit. on_event: takes events that only some clients have; one that
@@ -64,6 +65,7 @@ class Exchange:
         self.nudged = False
         self.stopping = False
         self.closing = False
+        self.is_awaited = False
         self.closed = False
         self.grace = Grace()
         self.stalled: m.Stalled | None = None
@@ -311,8 +313,8 @@ class Exchange:
         """Whether the application was not told yet why the member gave up."""
         return any(failure.gave_up for failure in self.failures)
 
-    def raise_failure(self) -> None:
-        """Raise the first error of the background that is true and in its place.
+    def raise_failure(self, *, known: Exception | None = None) -> None:
+        """Raise the first error of the background that is true and in its place, unless it is ``known``.
 
         One of a position comes after the records that were fetched before it, and again with each poll until a seek
         answers it. Any other is told once.
@@ -333,7 +335,8 @@ class Exchange:
                 self.failures.append(failure)
                 del self.failures[place]
                 raise own_copy(failure.error) from failure.error
-        self.raise_fatal()
+        if self.fatal is not known:
+            self.raise_fatal()
         if self._client_state.ended:
             self._raise_dead()
 
@@ -343,6 +346,8 @@ class Exchange:
             raise own_copy(self.fatal) from self.fatal
 
     def raise_wakeup(self) -> None:
+        if self.is_awaited:
+            raise ClosedError("another thread closes this consumer")
         if self.woken:
             self.woken = False
             raise WakeupError("wakeup() was called")

@@ -120,7 +120,7 @@ class Shell(waits.Shell):
                 self.release()
 
     def claim(self, deadline: int) -> bool:
-        """Enter in any state, to close; a wakeup makes a thread that is inside leave.
+        """Enter in any state, to close; a thread that is inside is made to leave with `ClosedError`.
 
         `process` is made to stop, so that it commits finished records.
         User code that runs inside (a callback, a deserialiser) cannot be made to leave. At the deadline the consumer
@@ -142,12 +142,15 @@ class Shell(waits.Shell):
                 if self._is_processing:
                     self._core.stop()
                 else:
+                    self._core.exchange.is_awaited = True
                     self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
             self._client_state.attention.up = True
         except BaseException:
             self._let_go()
             raise
+        finally:
+            self._core.exchange.is_awaited = False
         return True
 
     def _let_go(self) -> None:

@@ -50,17 +50,24 @@ class Decoded:
     """What became of some records.
 
     Attributes:
-        good: decoded. raw: the same as they came. passed: how many were looked at, good or bad.
-        waits: what the next one waits for; None: nothing.
+        good: decoded. raw: the same as they came. bad: how many bad ones were seen to.
+        waits: what the next one waits for; None: nothing. interrupted: what ended it, such as Ctrl-C, behind those that
+            were looked at.
     """
 
-    __slots__ = ("good", "passed", "raw", "waits")
+    __slots__ = ("bad", "good", "interrupted", "raw", "waits")
 
     def __init__(self) -> None:
         self.good: list[Record[Any, Any]] = []
         self.raw: list[Record[Any, Any]] = []
-        self.passed = 0
+        self.bad = 0
         self.waits: AnswerPendingError | None = None
+        self.interrupted: BaseException | None = None
+
+    @property
+    def passed(self) -> int:
+        """How many were looked at, good or bad."""
+        return len(self.raw) + self.bad
 
 
 class Decoding:
@@ -100,14 +107,29 @@ class Decoding:
         Raises:
             SchemaRegistryError, ConfigError: the first of them needs a registry that does not answer, or refuses us.
         """
-        decoded, decoder = Decoded(), self._decoder
+        decoded = Decoded()
+        try:
+            self._decode(fetch, chunk, records, decoded)
+        except Exception:
+            raise
+        except BaseException as interrupted:
+            # What was said of bad records is not to be said again by the next poll.
+            if not decoded.passed:
+                raise
+            decoded.interrupted = interrupted
+            del decoded.good[len(decoded.raw) :]
+        return decoded
+
+    def _decode(
+        self, fetch: AcquiredFetch, chunk: Chunk, records: list[Record[Any, Any]], decoded: Decoded
+    ) -> None:
+        decoder = self._decoder
         ends_at = max(self.until, self._clock.now_ms() + _LEAST_MS)
         end = len(records)
         while decoded.passed < end:
             at = decoded.passed
             stop = decoder.run(records, at, min(at + _AT_ONCE, end), decoded.good)
             decoded.raw += records[at:stop]
-            decoded.passed = stop
             if decoder.failed is None:
                 if self._clock.now_ms() >= ends_at:
                     break
@@ -124,11 +146,10 @@ class Decoding:
                 if not decoded.passed:
                     raise error
                 break
-            decoded.passed += 1
             self._see_to(fetch, chunk, record, field, error)
+            decoded.bad += 1
             if self.errors:
                 break
-        return decoded
 
     def _see_to(
         self, fetch: AcquiredFetch, chunk: Chunk, record: Record[Any, Any], field: str, error: Exception

@@ -199,8 +199,11 @@ class Buffer:
             if chunk.records:
                 taken.append(one)
                 count += len(chunk.records)
-            if decoding is not None and (self._errors or reading in self._waits or not passed):
-                break
+            if decoding is not None:
+                if decoded.interrupted is not None:
+                    raise decoded.interrupted
+                if self._errors or reading in self._waits or not passed:
+                    break
         return count
 
     def _is_answered(self, reading: Reading) -> bool:

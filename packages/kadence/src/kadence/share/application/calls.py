@@ -138,13 +138,13 @@ class ShareCalls(ClientCalls):
         if hasattr(what, "column_names"):
             from kadence.share.application.tables import offsets_of
 
-            for topic, partition, offset in offsets_of(what):
-                holding.say(topic, partition, offset, said)
+            holding.say_of_all(offsets_of(what), said)
         elif isinstance(what, Iterable) and not isinstance(what, bytes | Mapping):
-            for record in what:
+            records = tuple(what)
+            for record in records:
                 if type(record) is not Record:
                     raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
-                holding.say_of(record, said)
+            holding.say_of_all(((each.topic, each.partition, each.offset) for each in records), said)
         else:
             raise TypeError(
                 f"acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name, not {what!r}"

@@ -247,19 +247,8 @@ class Holding:
         Raises:
             IllegalStateError: it is not held.
         """
-        held = self._partitions.get((topic, partition))
-        if held is None or (found := held.find(offset)) is None:
-            raise IllegalStateError(
-                f"the record of {topic}-{partition} at offset {offset} is not held: no poll has returned it, or its "
-                "acknowledgement was sent before"
-            )
-        chunk, place = found
+        chunk, place = self._find(topic, partition, offset, kind)
         if place < 0:
-            if kind == _RENEW:
-                raise IllegalStateError(
-                    f"the record of {topic}-{partition} at offset {offset} is bad, and cannot be renewed: accept, "
-                    "release or reject it"
-                )
             chunk.bad[offset] = kind
             return
         self._leaves(chunk.states[place])
@@ -267,6 +256,29 @@ class Holding:
         self._said += 1
         self.says_renew = self.says_renew or kind == _RENEW
         self._chunk, self._place = chunk, place + 1
+
+    def say_of_all(self, places: Iterable[tuple[str, int, int]], kind: int) -> None:
+        """As `say`, of each topic, partition and offset, or of none if one of them is not held."""
+        places = tuple(places)
+        for topic, partition, offset in places:
+            self._find(topic, partition, offset, kind)
+        for topic, partition, offset in places:
+            self.say(topic, partition, offset, kind)
+
+    def _find(self, topic: str, partition: int, offset: int, kind: int) -> tuple[Chunk, int]:
+        """Whose record it is, of which this is to be said, and its place there; below 0: it is a bad one."""
+        held = self._partitions.get((topic, partition))
+        if held is None or (found := held.find(offset)) is None:
+            raise IllegalStateError(
+                f"the record of {topic}-{partition} at offset {offset} is not held: no poll has returned it, or its "
+                "acknowledgement was sent before"
+            )
+        if found[1] < 0 and kind == _RENEW:
+            raise IllegalStateError(
+                f"the record of {topic}-{partition} at offset {offset} is bad, and cannot be renewed: accept, release "
+                "or reject it"
+            )
+        return found
 
     def say_of(self, record: Record[Any, Any], kind: int) -> None:
         """As `say`, of a record that a poll returned: mostly it is the one behind the last."""

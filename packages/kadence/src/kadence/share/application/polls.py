@@ -117,12 +117,14 @@ class SharePolls:
             self._begin()
         self._has_begun = False
         shared_state, exchange = self._shared_state, self._exchange
+        # The group may let the member in meanwhile, for this poll has it try again.
+        refused = exchange.fatal
         shared_state.progress.enter_poll(self._clock.now_ms())
         if (decoding := self._buffer.decoding) is not None:
             decoding.until = deadline
         chunks: list[Chunk] = []
         try:
-            while (yield from self._serve()):
+            while (yield from self._serve(refused)):
                 if self._holding.renews:
                     self.send_said()
                 if self._holding.renews:
@@ -138,6 +140,7 @@ class SharePolls:
                 shared_state.want(limit, now, deadline, wakes=not self._holding.has_said)
                 self.send_said()
                 if self._clock.now_ms() >= deadline or exchange.nudged:
+                    exchange.raise_fatal()
                     break
                 yield deadline
         finally:
@@ -165,8 +168,12 @@ class SharePolls:
             # This poll may return these, once they are renewed.
             self.send_said()
 
-    def _serve(self) -> Waits[bool]:
-        """What a poll has to do before it takes records. False: it returns none, after `stop`."""
+    def _serve(self, refused: Exception | None) -> Waits[bool]:
+        """What a poll has to do before it takes records. False: it returns none, after `stop`.
+
+        Args:
+            refused: what the group has refused the member for before this poll.
+        """
         shared_state, exchange = self._shared_state, self._exchange
         wants_polled = shared_state.wants_polled
         exchange.take_background_events()
@@ -185,7 +192,7 @@ class SharePolls:
             self.send_said()
             exchange.polled_after_stop()
             return False
-        exchange.raise_failure()
+        exchange.raise_failure(known=refused)
         exchange.raise_wakeup()
         return self._chosen.is_anything
 

@@ -12,7 +12,8 @@ Locks are counted from when the request was sent, so they end here first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from kadence.clock import FOREVER
@@ -103,6 +104,13 @@ class ShareAnswers:
             self._waiting.discard(partition)
             self._changes += 1
         return self._changes
+
+    def forget_all_but(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Only these are assigned: the others may be gone for good."""
+        for partition in self._retries.keys() - partitions:
+            del self._retries[partition]
+            self._waiting.discard(partition)
+            self._log_limiter.over(partition.topic_partition)
 
     def _wait(self, now: int, partition: TopicIdPartition) -> None:
         backoff = self._retries.get(partition)
@@ -325,9 +333,8 @@ class ShareAnswers:
 
     def _judge(self, now: int, sent: Sent, codes: Mapping[tuple[bytes, int], int], lock_ends: int) -> None:
         """What became of what the request said. Of a partition that the answer leaves out nothing is known to count."""
-        said: dict[TopicIdPartition, set[Held]] = {}
-        for held in (*(piece.held for piece in sent.pieces), *sent.renewals):
-            said.setdefault(held.fetch.partition, set()).add(held)
+        said = Counter(piece.partition for piece in sent.pieces)
+        said.update(held.fetch.partition for held in sent.renewals)
         for piece in sent.pieces:
             tip = piece.partition
             code = codes.get((tip.topic_id, tip.partition), ec.INVALID_RECORD_STATE)
@@ -335,7 +342,7 @@ class ShareAnswers:
                 if piece.renews:
                     piece.held.renewed([(each.first, each.last) for each in piece.ranges], lock_ends)
                 self._acknowledgements.end(now, piece, None)
-            elif code in _REFUSED and len(said[tip]) > 1:
+            elif code in _REFUSED and said[tip] > 1:
                 piece.alone = True
                 self._acknowledgements.again(now, sent.node, piece)
             elif code in ec.RETRIABLE and code not in _MOVED | _UNKNOWN:
@@ -345,7 +352,7 @@ class ShareAnswers:
         for held, ranges in sent.renewals.items():
             tip = held.fetch.partition
             code = codes.get((tip.topic_id, tip.partition), ec.INVALID_RECORD_STATE)
-            self._renewed(now, sent.node, held, ranges, code, lock_ends, is_alone=len(said[tip]) == 1)
+            self._renewed(now, sent.node, held, ranges, code, lock_ends, is_alone=said[tip] == 1)
 
     def _renewed(
         self,

@@ -91,6 +91,9 @@ class ShareRequestManager:
         """The group has assigned this, from now on."""
         del now
         self._assignment = assignment
+        self._answers.forget_all_but(
+            {TopicIdPartition(topic_id, *partition) for partition, topic_id in assignment.items()}
+        )
         self._share_state.assignment = frozenset(assignment)
         self._divided = None
 
@@ -222,6 +225,9 @@ class ShareRequestManager:
             return self._fetch(now, node, Limits(0, 0), []), FOREVER
         if said and not all(piece.waits_for_fetch for piece in said):
             return self._acknowledge(now, node, said), FOREVER
+        if renewing and (any(piece.alone for piece in renewing) or any(held.alone for held in due)):
+            # What was refused together is not sent together again.
+            due = {}
         if due or renewing:
             return self._acknowledge(now, node, renewing, due), FOREVER
         limits = self._appetite.limits(now, node, self._nodes.values(), carries=bool(said))

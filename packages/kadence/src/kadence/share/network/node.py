@@ -103,11 +103,11 @@ class ShareNode:
     def ready(self, now: int, *, renews: bool) -> list[Piece]:
         """What the next request says of it: see the top of the file."""
         chosen: list[Piece] = []
-        lone: dict[TopicIdPartition, Held | None] = {}
+        lone: dict[TopicIdPartition, Piece | None] = {}
         for piece in self.pieces:
             if piece.renews is not renews or (piece.backoff is not None and not piece.backoff.ready(now)):
                 continue
-            wanted = piece.held if piece.alone else None
+            wanted = piece if piece.alone else None
             if lone.setdefault(piece.partition, wanted) is wanted:
                 chosen.append(piece)
         return chosen
