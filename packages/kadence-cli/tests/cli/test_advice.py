@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 from tests.cli.conftest import Run
 
-from kadence import Admin, NewTopic, Producer
+from kadence import Admin, NewTopic, Producer, TopicPartition
 from kadence_broker import Broker
 
 
@@ -104,6 +104,48 @@ ROWS = {
         ("transactions abort t:0 --start-offset 0",),
         (1,),
     ),
+    "dead letters by a name, and all": Row(
+        "dead-letters replay dead --all --error ValueError",
+        "--all is for all dead letters; leave out --offset, --error and --origin",
+        ("dead-letters replay dead --all --dry-run --to t",),
+    ),
+    "which dead letters": Row(
+        "dead-letters replay dead",
+        "say which dead letters: --offset, --error, --origin, or --all",
+        ("dead-letters replay dead --offset 0 --to t",),
+    ),
+    "a dead letter from nowhere": Row(
+        "dead-letters replay dead --all",
+        "it does not say where it came from (header kadence.error.topic); name a topic with --to",
+        ("dead-letters replay dead --all --to t",),
+    ),
+    "a dead letter to nowhere": Row(
+        "dead-letters replay lost --all",
+        "name another topic with --to",
+        ("dead-letters replay lost --all --to t",),
+    ),
+    "one name for two types of groups": Row(
+        "groups reset known --type share --topic t --to earliest",
+        "'known' is a classic group; delete it first, or choose another name",
+        (
+            "groups reset another --type share --topic t --to earliest",
+            "groups delete known",
+            "groups reset known --type share --topic t --to earliest",
+        ),
+    ),
+    "a partition that a queue forgets": Row(
+        "groups forget jobs --topic t:0",
+        "it forgets a topic as a whole; name it without ':'",
+        ("groups forget jobs --topic t",),
+    ),
+    "a table of schemas' values": Row(
+        "consume bytes --value json-schema -o {out}/s.parquet",
+        "write .jsonl; as they are, values go into any file",
+        (
+            "consume t --from latest --value json-schema --schema-registry http://127.0.0.1:1 -o {out}/s.jsonl",
+            "consume bytes -o {out}/s.parquet",
+        ),
+    ),
     "bytes in CSV": Row(
         "consume bytes -o {out}/c.csv",
         "write .parquet, .arrow or .jsonl",
@@ -121,8 +163,15 @@ def world(broker: Broker, tmp_path: Path) -> dict[str, str]:
         Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
         Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
     ):
-        admin.create_topics([NewTopic("t", 2), NewTopic("bytes", 1)])
+        admin.create_topics([NewTopic(name, 1) for name in ("bytes", "dead", "lost")])
+        admin.create_topics([NewTopic("t", 2)])
+        admin.alter_consumer_group_offsets("known", {TopicPartition("t", 0): 0})
+        admin.alter_share_group_offsets("jobs", {TopicPartition("t", 0): 0})
         producer.send("t", b"v", b"k")
+        producer.send("dead", b"v")
+        producer.send(
+            "lost", b"v", headers=[("kadence.error.topic", b"gone"), ("kadence.error.partition", b"0")]
+        )
         producer.send("bytes", b"\xff")
     rows = tmp_path / "rows.csv"
     rows.write_text("value\n1\n")
