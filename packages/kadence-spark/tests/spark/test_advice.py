@@ -126,6 +126,54 @@ OPTIONS = {
         "did you mean 'startingOffsets'?",
         ({"subscribe": "t", "startingOffsets": "earliest"},),
     ),
+    "a pace of tasks": Row(
+        batch,
+        {"subscribe": "t", "kafka.max.poll.records": "auto"},
+        "leave it out, or say how many rows an Arrow batch may have",
+        ({"subscribe": "t"}, {"subscribe": "t", "kafka.max.poll.records": "10000"}),
+    ),
+    "where bad records go": Row(
+        batch,
+        {"subscribe": "t", "value.format": "json", "columnNameOfCorruptRecord": "bad"},
+        "put _error string and _raw binary into the schema",
+        (
+            {
+                "subscribe": "t",
+                "value.format": "json",
+                "value.schema": "id bigint, _error string, _raw binary",
+            },
+        ),
+    ),
+    "a form of times": Row(
+        batch,
+        {"subscribe": "t", "value.format": "json", "timestampFormat": "dd.MM.yyyy"},
+        "for another form make the field a string in the schema",
+        ({"subscribe": "t", "value.format": "json", "value.schema": "at string"},),
+    ),
+    "an option of guesses": Row(
+        batch,
+        {"subscribe": "t", "value.format": "json", "samplingRatio": "0.1"},
+        "it is for guessing a schema, and from_json with a schema ignores it; leave it out",
+        ({"subscribe": "t", "value.format": "json"},),
+    ),
+    "an option of files": Row(
+        batch,
+        {"subscribe": "t", "value.format": "json", "multiLine": "true"},
+        "it is for files, and a record is one document in UTF-8; leave it out",
+        ({"subscribe": "t", "value.format": "json"},),
+    ),
+    "a serialiser": Row(
+        written,
+        {"topic": "t", "kafka.value.serializer": "x"},
+        "keys and values are written unchanged; make the columns binary or string in Spark",
+        ({"topic": "t"},),
+    ),
+    "a partitioner": Row(
+        written,
+        {"topic": "t", "kafka.partitioner": "random"},
+        "the column partition chooses, or the key by murmur2_random",
+        ({"topic": "t"},),
+    ),
     "an empty topic": Row(
         written,
         {"topic": ""},
@@ -264,6 +312,12 @@ PIPELINES = {
         "set it, or give a default as in ${SERVERS:-text}",
         (PIPELINE.replace("broker:9092", "${SERVERS:-b:9092}"),),
     ),
+    "the connector's format": Row(
+        read,
+        PIPELINE.replace('path = "table"', 'topic = "sums"\nformat = "kafka"'),
+        "a topic is written by format kadence; leave the format out",
+        (PIPELINE.replace('path = "table"', 'topic = "sums"'),),
+    ),
     "a value in place of a table": Row(
         read,
         PIPELINE.replace('[sink]\npath = "table"\n', "").replace("[source]", "sink = 5\n[source]"),
@@ -345,6 +399,12 @@ PURE = {
         {"value.format": "json"},
         "or the option value.schema with such a text",
         ({"value.format": "json", "value.schema": "id bigint, name string"},),
+    ),
+    "a subject of several topics": Row(
+        inferred,
+        {**REGISTRY, "subscribe": "t,u"},
+        "or the option value.schema",
+        ({**REGISTRY, "subscribe": "t,u", "value.schema": '{"type": "record", "name": "R", "fields": []}'},),
     ),
     "a topic that does not exist": Row(
         exists, "orders,order", "create it first, or check the option's spelling", ("orders",)
