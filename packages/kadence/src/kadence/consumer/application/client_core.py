@@ -72,7 +72,8 @@ class ClientCore(abc.ABC):
         processing_timeout_ms: how long the application may work between two polls.
         work: of `process`, from its first call on. tracing: who makes spans of what `process` does.
         has_deserializers: whether polls call some.
-        is_inside_elsewhere: whether another thread is inside without having entered the shell; see `fetch._steps`.
+        is_inside_elsewhere: whether another thread is inside without having entered the shell, see `fetch._steps`;
+            None: none ever is.
         is_taking: whether a poll takes records just now. is_in_callback: whether a callback makes the present call.
     """
 
@@ -101,7 +102,7 @@ class ClientCore(abc.ABC):
         self._dead_letters = dead_letters
         self._request_timeout_ms = request_timeout_ms
         self.has_deserializers = False
-        self.is_inside_elsewhere: Callable[[], bool] = lambda: False
+        self.is_inside_elsewhere: Callable[[], bool] | None = None
         self.is_taking: Callable[[], bool] = lambda: False
         self.is_in_callback: Callable[[], bool] = lambda: False
         self.call = exchange.call

@@ -38,7 +38,16 @@ class Shell(waits.Shell):
     BEFORE_TAKING: ClassVar[tuple[type[BaseException], ...]] = (KafkaError,)
     """What ends a poll before it has taken any record: a poll raises its own errors before it takes."""
 
-    __slots__ = ("__exit__", "_client_state", "_core", "_fork", "_is_processing", "_lock", "release")
+    __slots__ = (
+        "__exit__",
+        "_attention",
+        "_client_state",
+        "_core",
+        "_fork",
+        "_is_processing",
+        "_lock",
+        "release",
+    )
 
     if TYPE_CHECKING:
 
@@ -50,6 +59,7 @@ class Shell(waits.Shell):
         super().__init__(client_state.signal, clock)
         self._core = core
         self._client_state = client_state
+        self._attention = client_state.attention
         self._lock = threading.RLock()
         # The methods of the lock itself: Ctrl-C could interrupt a Python function before it has released the lock.
         self.__exit__ = self._lock.__exit__  # type: ignore[method-assign]
@@ -68,12 +78,14 @@ class Shell(waits.Shell):
         Raises:
             ConcurrentAccessError: another thread is inside. ClosedError. ForkedError.
         """
+        core = self._core
         try:
             acquired = self._lock.acquire(blocking=False)
             if acquired:
                 # Steps, which do not enter, are refused from here on: see `fetch._steps`.
-                self._client_state.attention.up = True
-                if self._core.is_inside_elsewhere():
+                self._attention.up = True
+                elsewhere = core.is_inside_elsewhere
+                if elsewhere is not None and elsewhere():
                     self._lock.release()
                     acquired = False
         except BaseException:
@@ -81,10 +93,10 @@ class Shell(waits.Shell):
             raise
         if not acquired:
             self._refuse()
-        if self._core.exchange.closed or self._fork != FORKS.count:
+        if core.exchange.closed or self._fork != FORKS.count:
             self._lock.release()
             self._refuse()
-        return self._core
+        return core
 
     def polling(self) -> Self:
         """Entered by each poll. Under threads it is like any other call."""
@@ -145,7 +157,7 @@ class Shell(waits.Shell):
                     self._core.exchange.is_awaited = True
                     self._core.wakeup()
                 acquired = self._lock.acquire(timeout=0.05)
-            self._client_state.attention.up = True
+            self._attention.up = True
         except BaseException:
             self._let_go()
             raise
