@@ -19,8 +19,10 @@ def test_bad():
 """
 
 
-def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, good: bool, command: str = "") -> int:
-    """Two rounds of two tests."""
+def rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, good: bool, count: int = 1, command: str = ""
+) -> int:
+    """Rounds of two tests."""
     (tmp_path / "test_two.py").write_text(TESTS.format(good=good))
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     script = tmp_path / "run.sh"
@@ -31,14 +33,14 @@ def rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, good: bool, comma
     monkeypatch.setattr(calm, "FOLDER", tmp_path / "calm")
     # The plugins of this run would take most of the time.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    given = ["--rounds", "2", "--load", "1", "--command", command or f"sh {shlex.quote(str(script))}"]
+    given = ["--rounds", str(count), "--load", "1", "--command", command or f"sh {shlex.quote(str(script))}"]
     return calm.main([*given, "--", "-k", "good or bad"])
 
 
 def test_rounds_without_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert rounds(tmp_path, monkeypatch, good=True) == 0
+    assert rounds(tmp_path, monkeypatch, good=True, count=2) == 0
     first, second, last = capsys.readouterr().out.splitlines()
     assert first.startswith("round 1: 2 passed, 0 failed, ")
     assert first.endswith(" s, load 0")
@@ -53,7 +55,7 @@ def test_a_failure_is_named_and_is_the_status(
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith("round 1: 1 passed, 1 failed, ")
     assert said[1] == "  test_two::test_bad"
-    assert said[-1] == "0 of 2 rounds were calm"
+    assert said[-1] == "0 of 1 rounds were calm"
 
 
 def test_a_run_that_does_not_come_to_its_end_is_not_calm(

@@ -19,20 +19,23 @@ _MOST_REQUESTS: Final = 1_000
 """Far more than honest answers need, and far less than a client sends that repeats itself without a pause."""
 
 
-def _lengthy_versions(answer: Answer) -> bytes:
-    """2 MiB, before anybody has logged in."""
-    if not isinstance(answer.response, ApiVersionsResponse):
-        return answer.encoded()
-    answer.response.api_keys = [ApiVersion(api_key=number % 100) for number in range(300_000)]
-    return answer.encoded()
+_VERSIONS: Final[dict[tuple[int, int], bytes]] = {}
+"""Frames by the number of their entries and the version; making one anew for each answer takes half a second."""
 
 
-def _many_versions(answer: Answer) -> bytes:
-    """Few bytes that become many objects."""
-    if not isinstance(answer.response, ApiVersionsResponse):
-        return answer.encoded()
-    answer.response.api_keys = [ApiVersion(api_key=number % 100) for number in range(50_000)]
-    return answer.encoded()
+def _versions(count: int) -> Lie:
+    """So many supported versions: 300,000 are 2 MiB before anybody has logged in, 50,000 become as many objects."""
+
+    def lie(answer: Answer) -> bytes:
+        if not isinstance(answer.response, ApiVersionsResponse):
+            return answer.encoded()
+        key = count, answer.version
+        if key not in _VERSIONS:
+            answer.response.api_keys = [ApiVersion(api_key=number % 100) for number in range(count)]
+            _VERSIONS[key] = answer.encoded()
+        return answer.correlation_id.to_bytes(4) + _VERSIONS[key][4:]
+
+    return lie
 
 
 def _partitions(*indexes: int) -> Lie:
@@ -100,8 +103,8 @@ def _trailing(answer: Answer) -> bytes:
 
 
 LIES: Final[dict[str, Lie]] = {
-    "lengthy versions": _lengthy_versions,
-    "many versions": _many_versions,
+    "lengthy versions": _versions(300_000),
+    "many versions": _versions(50_000),
     "no partitions": _partitions(),
     "partition -1": _partitions(-1),
     "a gap": _partitions(5),
