@@ -44,6 +44,7 @@ ROWS = (
     "many_topics",
     "work",
     "share",
+    "start",
 )
 QUICK = Options(records=1_000_000, seconds=1.0, rounds=1)
 

@@ -39,15 +39,18 @@ class Ground:
 
         The last ones are left: a tail shorter than one poll would measure the wait for more.
         """
-        name = f"values-{size}"
         total = options.records if size == 100 else options.records // 5
+        return self.filled(f"values-{size}", size, total), total - total // 10
+
+    def filled(self, name: str, size: int, total: int) -> str:
+        """A topic of ``total`` records of ``size`` bytes in 8 partitions."""
         if name not in self._topics:
             print(f"filling a topic with {total:,} records of {size} B", flush=True)
             # In a process of its own: the producer's memory and threads are gone when the first client starts.
             fill = [sys.executable, "-m", "harness.topics", self.bootstrap, name, str(size), str(total)]
             subprocess.run(fill, check=True, cwd=Path(__file__).resolve().parent.parent)
             self._topics.add(name)
-        return name, total - total // 10
+        return name
 
     def empty(self, name: str, partitions: int) -> str:
         """A topic without records."""

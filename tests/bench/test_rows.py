@@ -239,6 +239,15 @@ def test_idle_consumers(ground: Ground, options: Options, name: str) -> None:
     assert goal.is_kept is not None
 
 
+def test_starts(ground: Ground, options: Options, here: None) -> None:
+    from rows import start
+
+    tables, (goal,) = start.measure(ground, options, 1)
+    assert [table.failures for table in tables] == [[], [], []]
+    assert [len(table.lines) for table in tables] == [6, 3, 2]
+    assert goal.is_kept is not None
+
+
 def test_a_member_that_holds_the_interpreter_for_less_than_its_session_stays(
     ground: Ground, options: Options
 ) -> None:
