@@ -363,6 +363,25 @@ def test_a_renewal_of_some_offsets_leaves_the_others_as_they_were() -> None:
     assert {0: [(2, 4, [ACCEPT])]} in [batches_of(each) for each in world.sent()]
 
 
+def test_a_second_renewal_of_some_offsets_brings_no_ended_lock_back() -> None:
+    """What lies in the buffer has lost its lock meanwhile, and is nobody's any more: no poll may return it."""
+    world = Requests(share_lock_renewal=False)
+    fetch = world.acquired((0, 4, 1))
+    world.hand.advance(20_000)
+    world.say({fetch: (Acknowledged(2, 4, RENEW),)})
+    world.answer(next(each for each in world.sent() if batches_of(each)))
+    world.hand.now = first_end = fetch.lock_ends
+    world.sent()
+    world.say({fetch: (Acknowledged(2, 4, RENEW),)})
+    for request in (*world.hand._managers.owners, *world.sent()):
+        world.answer(request)
+    assert not fetch.is_locked(world.now)
+    assert fetch.lock_ends == first_end
+    world.hand.advance(LOCK_MS - 1)
+    world.acknowledge(fetch, 2, 4, sending=Sending.SYNC)
+    assert {0: [(2, 4, [ACCEPT])]} in [batches_of(each) for each in world.sent()], "the renewed ones are still held"
+
+
 def test_acknowledging_measures(world: Requests) -> None:
     fetch = world.acquired((0, 9, 1))
     world.acknowledge(fetch, 0, 3, sending=Sending.ASYNC)

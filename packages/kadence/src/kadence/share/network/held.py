@@ -26,15 +26,16 @@ class Held:
         renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
             else of its partition, since one with others was refused.
         extended: offsets whose locks the application renewed, apart from the others, with when they end (ms).
+        has_lost: some were forgotten since their locks had ended. The application may still have these in its buffer.
     """
 
-    __slots__ = ("alone", "extended", "fetch", "open", "renewable")
+    __slots__ = ("alone", "extended", "fetch", "has_lost", "open", "renewable")
 
     def __init__(self, fetch: AcquiredFetch) -> None:
         self.fetch = fetch
         self.open: list[Range] = [(each.first, each.last) for each in fetch.acquired]
         self.renewable = True
-        self.alone = False
+        self.alone = self.has_lost = False
         self.extended: list[tuple[list[Range], int]] = []
 
     def says(self, ranges: Iterable[Acknowledged]) -> None:
@@ -59,11 +60,13 @@ class Held:
         """Forget the offsets whose locks have ended by our clock."""
         if now >= self.fetch.lock_ends:
             kept = [each for ranges, ends in self.extended if now < ends for each in ranges]
-            self.open = without(self.open, without(self.open, sorted(kept)))
+            lost = without(self.open, sorted(kept))
+            self.has_lost = self.has_lost or bool(lost)
+            self.open = without(self.open, lost)
 
     def renewed(self, ranges: list[Range], ends: int) -> None:
         """The locks of these offsets end later."""
-        if not without(self.open, ranges):
+        if not (self.has_lost or without(self.open, ranges)):
             self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
             self.extended.clear()
         else:
