@@ -141,7 +141,20 @@ def test_q3_who_releases_a_record_does_not_take_it_again_before_a_poll_waits(
     world.hand.advance(1_000)
     assert world.sent() == []
     world.waits()
-    world.bring(world.fetch(), (9, 9, 2))
+    world.bring(world.fetch(), (11, 11, 1))
+    world.take()
+    assert world.fetch().message.max_wait_ms == 0, "ahead again"
+
+
+def test_q3_who_has_records_of_an_earlier_delivery_gets_nothing_ahead(world: Requests) -> None:
+    """The next ones may come for the last time: in the buffer of a process that is killed nobody would see them."""
+    work_off(world, 0, 9, 100)
+    world.bring(world.fetch(), (11, 11, 4))
+    world.hand.advance(1_000)
+    assert world.sent() == []
+    world.take()
+    world.waits()
+    world.bring(world.fetch(), (12, 12, 1))
     world.take()
     assert world.fetch().message.max_wait_ms == 0, "ahead again"
 

@@ -14,6 +14,7 @@ from kadence import AcknowledgeType, ConfigError, Record
 from kadence.clock import FOREVER
 from kadence.share.application.buffer import Buffer
 from kadence.share.network.held import Held
+from kadence.share.network.manager import ShareRequestManager
 from kadence.share.share_state import AcquiredFetch
 from kadence_broker.share import acknowledging
 from kadence_broker.share.acquiring import _Acquiring
@@ -146,6 +147,10 @@ def locks_begin_too_late(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(AcquiredFetch, "__init__", late)
 
 
+def nothing_is_renewed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ShareRequestManager, "_renews_at", lambda self, node: FOREVER)
+
+
 def fails(breaks: Break, seed: int, what: str, patch: pytest.MonkeyPatch) -> None:
     breaks(patch)
     with pytest.raises(SimulationError, match=what):
@@ -181,6 +186,7 @@ def test_a_guard_that_is_missing(
         (the_memory_forgets, 3, "left the memory of its leader, and members read it"),
         (nobody_is_suspect, 5, "the last delivery of a record is not alone"),
         (ended_locks_are_kept, 5, "its lock has ended, and .* counts on it"),
+        (nothing_is_renewed, 14, "locks ended, though nothing was wrong"),
         (locks_begin_too_late, 5, "its lock has ended, and .* counts on it"),
     ],
 )
@@ -250,6 +256,30 @@ def test_a_poll_returns_what_has_lost_its_lock_in_the_buffer(monkeypatch: pytest
         ),
     ):
         simulation.run(30)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("mode", ["batch_optimized", "record_limit"])
+def test_q3_restarts_of_a_consumer_archive_nothing_that_nobody_saw(mode: str) -> None:
+    async def slow(program: Program, record: Record) -> None:
+        await asyncio.sleep(0.1)
+
+    async def batches(program: Program) -> None:
+        async with program.producer({"linger.ms": 5}) as producer:
+            await asyncio.gather(*(producer.send_and_wait("t", b"%d" % number) for number in range(200)))
+
+    config = {"max.poll.records": 3, "share.acquire.mode": mode, "share.lock.renewal": True}
+    with queue(slow, **config) as simulation:
+        simulation.start("batches", batches)
+        worker = simulation.programs["m"]
+        for _ in range(5):
+            simulation.run(3)
+            worker.kill()
+            worker.restart()
+        simulation.run_until(lambda: simulation.is_empty("g"))
+        simulation.check()
+        assert len(simulation.history.shares.fates("g")) == 203
+        assert simulation.history.shares.unseen == []
 
 
 def test_a_group_is_configured_as_an_operator_does_it() -> None:

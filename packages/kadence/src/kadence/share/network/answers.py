@@ -257,7 +257,10 @@ class ShareAnswers:
                 if tip is not None and data.error_code:
                     self._not_fetched(now, sent, tip, data, endpoints)
                 elif tip is not None and data.acquired_records and not node.closing:
+                    if not brought:
+                        node.redelivers = False
                     brought = True
+                    node.redelivers |= any(each.delivery_count > 1 for each in data.acquired_records)
                     self._acquired(sent, tip, data, loan, lock_ends, sums)
             if tip is not None and codes[key] in _MOVED | _UNKNOWN:
                 self._moved(now, node, tip, data, endpoints, codes[key])

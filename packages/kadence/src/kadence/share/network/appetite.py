@@ -11,6 +11,7 @@ is fetched for an application that may not poll again:
 
     it holds no record                       it may be about to close: fetch nothing ahead
     it has released some                     others may have these: fetch nothing ahead before a poll waits
+    it has records of an earlier delivery    the next ones may come for the last time: fetch nothing ahead
     it has called stop() or close()          fetch nothing
 
 A request that waits at the broker holds up acknowledgements and renewals behind it, and what became of those in it. So
@@ -90,6 +91,7 @@ class Appetite:
         if (
             self._config.limits_records
             or self._has_released
+            or node.redelivers
             or not self._is_working(nodes)
             or (buffered and state.measures.held_bytes() >= self._config.buffer_memory)
         ):

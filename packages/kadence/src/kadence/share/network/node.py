@@ -51,6 +51,7 @@ class ShareNode:
         pieces: what is to be said, in order. sent: the request under way.
         backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
             nothing although they might have waited. short_polls: how many of these have had their fetch.
+        redelivers: some of the records that it brought last had been delivered before.
         closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
         native: renewals of the native thread that are not answered yet, with when they were sent.
         changed: something of what is held, or of the session, since `NativeRenewals` has looked.
@@ -67,6 +68,7 @@ class ShareNode:
         self.quiet = quiet
         self.early = self.short_polls = 0
         self.fetched_at = -1
+        self.redelivers = False
         self.closing = False
         self.can_renew = True
         self.native: dict[Request, int] = {}
