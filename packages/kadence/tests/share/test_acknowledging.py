@@ -379,7 +379,9 @@ def test_a_second_renewal_of_some_offsets_brings_no_ended_lock_back() -> None:
     assert fetch.lock_ends == first_end
     world.hand.advance(LOCK_MS - 1)
     world.acknowledge(fetch, 2, 4, sending=Sending.SYNC)
-    assert {0: [(2, 4, [ACCEPT])]} in [batches_of(each) for each in world.sent()], "the renewed ones are still held"
+    assert {0: [(2, 4, [ACCEPT])]} in [batches_of(each) for each in world.sent()], (
+        "the renewed ones are still held"
+    )
 
 
 def test_acknowledging_measures(world: Requests) -> None:
