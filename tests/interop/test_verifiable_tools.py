@@ -235,3 +235,48 @@ def test_a_copy_in_transactions_is_exact_although_its_maker_is_killed(kafka: Kaf
             committed = admin.list_consumer_group_offsets("copiers")
     assert [value.encode() for _, value in sorted(log.items())] == values
     assert [each.offset for each in committed.values()] == [len(values)]
+
+
+@pytest.mark.heavy
+def test_a_queue_is_worked_off_although_a_consumer_is_killed(kafka: Kafka) -> None:
+    """VerifiableShareConsumer says what it got and what was acknowledged; each third record is renewed first."""
+    del kafka  # its jars are what is needed
+    settings = {"group.share.assignment.interval.ms": 0}
+    with Broker(nodes=2, topics={"t": PARTITIONS}, config=settings) as broker:
+        consumes = (
+            "--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--group-id", "q",
+            "--offset-reset-strategy", "earliest", "--acknowledgement-mode", "sync",
+            "--ack-pattern", "accept,accept,renew",
+        )  # fmt: skip
+        produces = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "t", "--throughput", "300")
+        with (
+            running("VerifiableShareConsumer", *consumes) as victim,
+            running("VerifiableShareConsumer", *consumes) as other,
+        ):
+            with running("VerifiableProducer", *produces) as producer:
+                until(lambda: all(each.of("offsets_acknowledged") for each in (victim, other)))
+                victim.end(kill=True)
+                producer.end(kill=True)
+            sent = set(log_of(broker.bootstrap_servers, "t", PARTITIONS))
+            until(
+                lambda: of(victim, "records_consumed") | of(other, "records_consumed") == sent,
+                what=lambda: str(other.said[-3:]),
+            )
+            with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                # A partition without records has no start, and no lag.
+                until(
+                    lambda: not any(each.lag for each in admin.list_share_group_offsets("q").values()),
+                    what=lambda: str(admin.list_share_group_offsets("q")),
+                )
+    assert of(victim, "offsets_acknowledged") | of(other, "offsets_acknowledged") <= sent
+    assert all(each["success"] for each in other.of("offsets_acknowledged"))
+
+
+def of(consumer: Lines, event: str) -> set[tuple[int, int]]:
+    """Partition and offset of all records that its lines of one kind name."""
+    return {
+        (part["partition"], offset)
+        for each in consumer.of(event)
+        for part in each["partitions"]
+        for offset in part["offsets"]
+    }
