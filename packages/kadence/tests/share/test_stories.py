@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 import uuid
@@ -155,6 +156,24 @@ def test_q3_members_that_take_one_record_each_leave_the_others_as_they_were(queu
     assert [(each.value, each.delivery_count) for each in seen] == [
         (b"%d" % number, 1) for number in range(4)
     ]
+
+
+@pytest.mark.parametrize("mode", ["batch_optimized", "record_limit"])
+def test_q3_whoever_fails_and_leaves_has_the_rest_of_a_batch_counted_but_with_record_limit(
+    embedded: Queue, mode: str
+) -> None:
+    with Producer(bootstrap_servers=embedded.servers, linger_ms=60_000) as producer:
+        # One batch.
+        for value in (b"bad", b"2", b"3"):
+            producer.send(embedded.topic, value)
+    settings = {"share.acquire.mode": mode, "max.poll.records": 1}
+    with contextlib.suppress(ZeroDivisionError), embedded.member(**settings) as consumer:
+        next(iter(consumer))
+        raise ZeroDivisionError
+    with embedded.member() as consumer:
+        counts = [each.delivery_count for each in taken(consumer, 3)]
+        consumer.commit()
+    assert counts == ([2, 2, 2] if mode == "batch_optimized" else [2, 1, 1])
 
 
 def test_two_members_share_a_partition_and_each_record_is_done_once(embedded: Queue) -> None:
