@@ -142,8 +142,9 @@ def _compiled(cls: type, head: str, body: Iterable[str], outer: Mapping[str, obj
     lines = "\n".join(f"  {line}" for line in body)
     text = f"def make({', '.join(outer)}):\n def {head}:\n{lines}\n return {head.partition('(')[0]}"
     made: dict[str, Any] = {}
-    # As the standard does: nothing of the text comes from outside of the class.
-    exec(text, sys.modules[cls.__module__].__dict__, made)  # noqa: S102
+    # As the standard does: nothing of the text comes from outside of the class. It is compiled first: `exec` of a text
+    # makes Python forget, at the end of a program, that Ctrl-C has ended it, and the exit status would be 1.
+    exec(compile(text, "<dataclass>", "exec"), sys.modules[cls.__module__].__dict__, made)  # noqa: S102
     return made["make"](*outer.values())
 
 
