@@ -24,7 +24,6 @@ PACKAGES = {"kadence_broker", "kadence_cli", "kadence_schemas", "kadence_spark",
 SLOW_TO_LOAD = {
     "ast",
     "base64",
-    "copy",
     "dataclasses",
     "difflib",
     "dis",

@@ -46,7 +46,7 @@ Read records from stdin, one per line, and write them to a topic. The status is
 -i reads a file; its name or --format says which kind. In .parquet, .arrow and
 .csv with a column value each row is a record, as `kadence consume -o` writes
 it (a column partition is ignored beside a column offset). Without a column
-value each row becomes a JSON document, and --key names the column with its key.
+value each row becomes a JSON document; --key names the column with its key.
 With --value-schema values are JSON that fits the schema, which is registered;
 `kadence consume --value` prints such values."""
 

@@ -16,7 +16,6 @@ SLOW_TO_LOAD = {
     "asyncio",
     "base64",
     "bz2",
-    "copy",
     "csv",
     "ctypes",
     "dataclasses",

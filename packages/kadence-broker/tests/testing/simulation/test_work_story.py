@@ -57,7 +57,7 @@ def test_a_commit_of_what_is_not_done(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_was_done_is_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "decode", lambda offset, metadata: [])
-    breaks("began, and was committed as done before", 7)
+    breaks("began, and was committed as done before", 7, 8, 13)
 
 
 def test_a_key_whose_records_run_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,8 @@ nor is its cause: a program may raise that, too.
 
 from __future__ import annotations
 
+# Not when it is needed: the end of a program may need it, when nothing can be imported any more.
+import copy
 from typing import TypeVar
 
 __all__ = ["own_copy"]
@@ -16,9 +18,6 @@ E = TypeVar("E", bound=BaseException)
 
 def own_copy(error: E) -> E:
     """The error for one caller, with copies of what caused it."""
-    # Loaded for the first error.
-    import copy
-
     made = copy.copy(error)
     if hasattr(error, "__notes__"):
         made.__notes__ = [*error.__notes__]

@@ -344,7 +344,7 @@ class Rebalancing:
             if begun is None:
                 return event
             # A generator without a frame has ended. `inspect` would tell, too, but takes 10 ms of a start.
-            if (step := begun[0]()) is None or cast(GeneratorType[Run], step).gi_frame is None:
+            if (step := begun[0]()) is None or cast("GeneratorType[Run]", step).gi_frame is None:
                 self._tell_done(event, "interrupted")
         return None
 
