@@ -15,7 +15,7 @@ from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
-from kadence.consumer.client_state import ClientState
+from kadence.consumer.client_state import Asked, ClientState
 from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
 from kadence.errors.copies import own_copy
 from kadence.logs import logger
@@ -27,6 +27,10 @@ log = logger("kadence.consumer")
 
 _GRACE_MS = 5_000
 """How much later than a call's deadline the application gives up on the network thread itself."""
+
+_SOON_MS = 100
+"""How long the application waits for the answer to a request of its own without the network thread. For a slower broker
+that has more to do, such as to find out whether it is there at all."""
 
 _SURELY_A_SPIN = 100
 """So many polls after `stop` are those of a loop that does not look whether it shall end."""
@@ -150,6 +154,34 @@ class Exchange:
         if answer.error is not None:
             raise answer.error
         return answer.value
+
+    def directly(self, call: m.ApplicationEvent, asked: Asked) -> Waits[Any]:
+        """Wait for the end of a call whose request this thread has sent by itself. Raises as `call` does.
+
+        What has no plain answer soon is left to the network thread, which answers it as any other.
+        """
+        self._expected.add(call.id)
+        began = self._clock.now_ms()
+        until = min(call.deadline, add_ms(began, _SOON_MS))
+        try:
+            while asked.is_waiting and self._clock.now_ms() < until:
+                self.raise_wakeup()
+                if self._client_state.ended:
+                    self._raise_dead()
+                yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
+                self.take_background_events()
+        except BaseException:
+            self.ignore(call.id)
+            raise
+        finally:
+            is_answered = asked.is_answered
+            if not is_answered:
+                # It takes the request over as soon as it is awake.
+                self._client_state.wake()
+        if is_answered:
+            self.ignore(call.id)
+            return None
+        return (yield from self.finish(type(call), call.id, call.deadline))
 
     def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""
