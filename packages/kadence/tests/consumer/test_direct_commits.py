@@ -181,6 +181,40 @@ def test_a_lost_connection_in_the_wait(broker: Broker, consumer: Consumer, ways:
         assert ways.taken_over == taken_over + 1
 
 
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before it is sent", "after"])
+def test_a_commit_of_a_signal_handler_in_the_midst(
+    consumer: Consumer, ways: Ways, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    """Each commits its own offset, and neither takes the other's answer away."""
+    outer = next(consumer)
+    ask = DirectWay.ask
+    nested: list[int] = []
+
+    def interrupted(way: DirectWay, *arguments: Any) -> Any:
+        asked = ask(way, *arguments) if is_sent else None
+        if not nested:
+            nested.append(outer.offset)
+            consumer.commit({TopicPartition(outer.topic, outer.partition): outer.offset}, timeout=PATIENCE)
+        return asked if is_sent else ask(way, *arguments)
+
+    monkeypatch.setattr(DirectWay, "ask", interrupted)
+    consumer.commit(outer, timeout=PATIENCE)
+    monkeypatch.setattr(DirectWay, "ask", ask)
+    assert nested
+    if is_sent:
+        # The handler's commit is the later one.
+        assert stands_at(consumer, outer) is False
+        consumer.commit(outer)
+    assert stands_at(consumer, outer)
+
+
+def test_without_any_time_nothing_is_sent(consumer: Consumer, ways: Ways) -> None:
+    before = ways.sent
+    with contextlib.suppress(KafkaTimeoutError):
+        consumer.commit(next(consumer), timeout=0)
+    assert ways.sent == before
+
+
 def test_the_time_limit(broker: Broker, consumer: Consumer, ways: Ways) -> None:
     for limit in (0.02, 0.3):
         settle(consumer, ways)

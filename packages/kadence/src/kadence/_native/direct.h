@@ -28,6 +28,7 @@
 #define KD_DIRECT_IS_OPEN 1
 #define KD_DIRECT_ASKED 2 /* it is open, and a request has no answer yet */
 #define KD_DIRECT_LEFT 3  /* it is shut, and that request is left to the network thread */
+#define KD_DIRECT_ENDED 4 /* it is shut for good: the connection has ended */
 
 /* What became of a request. */
 #define KD_DIRECT_WAITING 0
@@ -103,9 +104,8 @@ static int kd_direct_ask(
         ssize_t result;
         kd_direct_number(frame + KD_DIRECT_ID_AT, direct->next_id);
         result = kd_session_write_once(session, frame, length);
-        if (result > 0 || result < KD_ERRNO) {
-            /* Half a frame, or an error: the connection has ended, and the network thread finds that out. */
-            if (result != (ssize_t)length) shutdown(session->fd, SHUT_RDWR);
+        /* Also after an error: the network thread finds out that the connection has ended. */
+        if (result != KD_NOT_NOW) {
             is_out = 1;
             direct->asked_id = direct->next_id++;
             memcpy(direct->answer, answer, answer_length);
@@ -151,6 +151,16 @@ static void kd_direct_counted(kd_direct *direct) {
     direct->waited_ms = 0;
     direct->sent = direct->heard = 0;
     if (direct->state == KD_DIRECT_LEFT) direct->state = KD_DIRECT_SHUT;
+    pthread_mutex_unlock(&direct->lock);
+}
+
+/* None may ever be written from now on. The network thread, before the connection is closed. */
+static void kd_direct_end(kd_direct *direct) {
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_ASKED || direct->state == KD_DIRECT_LEFT) {
+        __atomic_store_n(direct->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
+    }
+    direct->state = KD_DIRECT_ENDED;
     pthread_mutex_unlock(&direct->lock);
 }
 

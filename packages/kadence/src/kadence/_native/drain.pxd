@@ -100,6 +100,7 @@ cdef extern from "direct.h" nogil:
     )
     int kd_direct_outcome(const int *outcome)
     void kd_direct_counted(kd_direct *direct)
+    void kd_direct_end(kd_direct *direct)
 
 cdef extern from "following.h" nogil:
     enum:
@@ -251,4 +252,5 @@ cdef class Poller:
     cdef object _is_plain_pending(self)
     cdef object _ask_leave(self)
     cdef object _open_ways(self)
+    cdef object _shut_ways(self)
     cdef object _grow(self, int size)

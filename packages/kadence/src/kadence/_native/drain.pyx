@@ -317,6 +317,8 @@ class Intake:
         That is the correlation id of the first of them. None: no more.
         """
         self._direct = way
+        if way is None:
+            kd_direct_end(cython.address(self._intake.direct))
 
     def turn(self) -> int:
         """The number of the network thread's present wait; 0: a request cannot be written now. Any thread."""
@@ -771,16 +773,20 @@ class Poller:
             found = kd_look(self._fds, self._intakes, self._count, 0)
         if found == 0 and (timeout != 0 or is_long):
             self.releases += 1
-            self._open_ways()
+            # With no time to wait the network thread holds answers that it has not handled: what a request depends on
+            # is not up to date.
+            if timeout != 0:
+                try:
+                    self._open_ways()
+                except BaseException:
+                    self._shut_ways()
+                    raise
             with cython.nogil:
                 found = kd_wait(self._fds, self._intakes, self._count, timeout)
         place: cython.int
         seen: cython.int
-        has_news: cython.bint = False
         # Before anything that may let another thread in: what follows changes what its requests depend on.
-        for place in range(self._count):
-            if self._intakes[place] is not cython.NULL:
-                has_news |= kd_direct_shut(cython.address(self._intakes[place].direct))
+        has_news: cython.bint = self._shut_ways()
         if self.arrivals is not None:
             # Before anything else may end the connections that they name.
             cython.cast(Arrivals, self.arrivals)._collect()
@@ -882,6 +888,16 @@ class Poller:
                     if next_id >= 0:
                         kd_direct_open(cython.address(cython.cast(Intake, kept)._intake.direct), next_id)
         return None
+
+    @cython.cfunc
+    def _shut_ways(self) -> object:
+        """End that. True if there is something to count or to take over."""
+        place: cython.int
+        has_news: cython.bint = False
+        for place in range(self._count):
+            if self._intakes[place] is not cython.NULL:
+                has_news |= kd_direct_shut(cython.address(self._intakes[place].direct))
+        return True if has_news else False  # noqa: SIM210 - this makes no object
 
     @cython.cfunc
     def _is_plain_pending(self) -> object:

@@ -152,6 +152,11 @@ static ssize_t kd_session_write_once(kd_session *session, const void *data, size
         result = KD_NOT_NOW;
     } else {
         result = kd_write_now(session->fd, NULL, data, length);
+        if (result != KD_NOT_NOW && result != (ssize_t)length) {
+            /* Half a frame, or an error: the connection has ended. Under the gate, so that nothing follows the half. */
+            gate->is_inside = 1;
+            shutdown(session->fd, SHUT_RDWR);
+        }
     }
     pthread_mutex_unlock(&gate->lock);
     return result;

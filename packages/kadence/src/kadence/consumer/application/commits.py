@@ -20,7 +20,7 @@ from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
-from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.exchange import NOT_SENT, Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
@@ -142,8 +142,9 @@ class Commits:
             exchange.raise_wakeup()
             call_id = exchange.next_id()
             call = m.Commit(call_id, deadline, chosen, True, False, lost, known, read_under)
-            if (asked := direct.ask(call)) is not None:
-                return (yield from exchange.directly(call, asked))
+            void = yield from exchange.directly(call, direct.ask)
+            if void is not NOT_SENT:
+                return void
         return (
             yield from exchange.call(
                 m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known

@@ -47,7 +47,7 @@ class _Form:
 
     def __init__(self, topic_id: bytes, request: bytes, offset_at: int, answer: bytes) -> None:
         self.topic_id = topic_id
-        self.request = bytearray(request)
+        self.request = request
         self.offset_at = offset_at
         self.answer = answer
 
@@ -97,28 +97,40 @@ class DirectCommits:
         """Send a commit of one offset. None: nothing is sent, and the network thread has to."""
         way = self._way
         turn = 0 if way is None else way.turn()
-        if way is None or not turn:
+        now = self._clock.now_ms()
+        # Event loops that cannot watch descriptors are woken by Python. Without any time left nothing is sent.
+        if way is None or not turn or self._flag.on_set is not None or call.deadline <= now:
             return None
         ((partition, at),) = call.offsets.items()
         pending = self._commits.seen(call)
-        if at.metadata or not pending.is_plain:
+        # What the network thread changes meanwhile is seen in part. `DirectWay.ask` refuses then, so it need not fit.
+        topic_id = pending.topic_ids.get(partition.topic)
+        if at.metadata or topic_id is None or not pending.is_plain:
             return None
-        form = self._form(way, call, partition, pending.topic_ids[partition.topic])
+        form = self._form(way, turn, call, partition, topic_id)
         if form is None:
             return None
         epoch = -1 if at.leader_epoch is None else at.leader_epoch
-        _OFFSET.pack_into(form.request, form.offset_at, at.offset, epoch)
-        self._commits.given(call, self._clock.now_ms())
-        return way.ask(turn, form.request, form.answer, call, self._flag)
+        # One for each call: a signal handler may commit in the midst of this one.
+        frame = bytearray(form.request)
+        _OFFSET.pack_into(frame, form.offset_at, at.offset, epoch)
+        self._commits.given(call, now)
+        return way.ask(turn, frame, form.answer, call, self._flag)
 
-    def _form(self, way: DirectWay, call: Commit, partition: TopicPartition, topic_id: bytes) -> _Form | None:
+    def _form(
+        self, way: DirectWay, turn: int, call: Commit, partition: TopicPartition, topic_id: bytes
+    ) -> _Form | None:
         group = self._commits.identity
         if self._forms_of[0] is not way or self._forms_of[1] is not group:
             self._forms, self._forms_of = {}, (way, group)
         form = self._forms.get(partition)
         if form is None or form.topic_id != topic_id:
             marked = replace(call, offsets={partition: OffsetAndMetadata(*_MARK)}, read_under={})
-            form = self._forms[partition] = self._made(way, marked, topic_id, partition)
+            form = self._made(way, marked, topic_id, partition)
+            if way.turn() != turn:
+                # It may be made of two identities.
+                return None
+            self._forms[partition] = form
         return form
 
     def _made(
