@@ -35,15 +35,17 @@ def main(servers: str, source: str, out: str, group: str, to_the_end: str = "") 
 
 
 def stop_at_the_end(consumer: Consumer, servers: str, source: str, group: str) -> None:
-    with Admin(bootstrap_servers=servers) as admin, Consumer(bootstrap_servers=servers) as looking:
-        ends = looking.end_offsets([(source, p.partition) for p in looking.partitions_for(source)])
-        wake = threading.Event()
-        while True:
-            found = admin.list_consumer_group_offsets(group)
-            if all((at := found.get(p)) is not None and at.offset == end for p, end in ends.items()):
-                break
-            wake.wait(0.05)
-    consumer.stop()
+    try:
+        with Admin(bootstrap_servers=servers) as admin, Consumer(bootstrap_servers=servers) as looking:
+            ends = looking.end_offsets([(source, p.partition) for p in looking.partitions_for(source)])
+            wake = threading.Event()
+            while True:
+                found = admin.list_consumer_group_offsets(group)
+                if all((at := found.get(p)) is not None and at.offset == end for p, end in ends.items()):
+                    break
+                wake.wait(0.05)
+    finally:
+        consumer.stop()
 
 
 if __name__ == "__main__":

@@ -71,8 +71,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _flush_logs() -> None:
     """Pass records that Kadence's threads have logged so far to the log handlers."""
-    if (logs := sys.modules.get("kadence.logs")) is not None:
-        logs.flush()
+    if (flush := getattr(sys.modules.get("kadence.logs"), "flush", None)) is not None:
+        flush()
 
 
 @pytest.hookimpl(hookwrapper=True, trylast=True)

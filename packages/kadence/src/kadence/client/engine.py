@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 from kadence.at_exit import after_handlers, among_handlers, be_called
 from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import BootstrapResolutionError, ClosedError, FatalNetworkError, ForkedError, KafkaError
+from kadence.loaded import attribute_if_loaded
 from kadence.logs import flush
 
 __all__ = [
@@ -183,9 +184,7 @@ def _warn(kind: str) -> None:
 
 def _be_called_by_multiprocessing() -> None:
     """Its processes end without what `atexit` has, and call finalizers of their own instead."""
-    process = sys.modules.get("multiprocessing.process")
-    # Another thread may be importing it for the first time: then this is none of its processes.
-    parent_process = getattr(process, "parent_process", None)
+    parent_process = attribute_if_loaded("multiprocessing.process", "parent_process")
     if parent_process is None or parent_process() is None or os.getpid() in _children:
         return
     from multiprocessing.util import Finalize

@@ -15,7 +15,6 @@ import os
 import queue
 import selectors
 import socket
-import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -23,6 +22,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
 from kadence.errors import AuthenticationError, ConnectError
+from kadence.loaded import attribute_if_loaded
 from kadence.logs import OwnThread
 
 if TYPE_CHECKING:
@@ -351,8 +351,8 @@ class Dial:
 
 def _is_of_tls(error: Exception) -> TypeGuard[ssl.SSLError]:
     # Without TLS nobody has loaded `ssl`, and it raises nothing.
-    ssl = sys.modules.get("ssl")
-    return ssl is not None and isinstance(error, ssl.SSLError)
+    of_tls = attribute_if_loaded("ssl", "SSLError")
+    return of_tls is not None and isinstance(error, of_tls)
 
 
 def tell(error: Exception) -> str:

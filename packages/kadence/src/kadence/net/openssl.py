@@ -32,6 +32,7 @@ import sys
 import weakref
 from typing import Any, Final
 
+from kadence.loaded import attribute_if_loaded
 from kadence.net import drain, native_heartbeat
 
 __all__ = ["BOUND", "calls_python", "functions", "hindrance", "pointer", "read_ahead"]
@@ -45,7 +46,7 @@ def _library() -> tuple[Any | None, str]:
     """The library with the functions, or the reason why there is none."""
     if sys.implementation.name != "cpython" or not getattr(sys, "_is_gil_enabled", lambda: True)():
         return None, "it takes CPython with its global lock"
-    path = getattr(sys.modules.get("_ssl"), "__file__", None)
+    path = attribute_if_loaded("_ssl", "__file__")
     if path is None:
         return None, "this Python has its module _ssl built in"
     try:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import select
 import selectors
 import socket
-import sys
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kadence.loaded import attribute_if_loaded
 from kadence.net import drain
 from kadence.net.intake import Intake, PlainIntake
 
@@ -289,8 +289,8 @@ class Stream(Protocol):
 def stream_of(sock: socket.socket) -> Stream:
     """The best stream for a connected, non-blocking socket (TLS: after the handshake)."""
     # A socket of TLS was made by `ssl`; clients without TLS do not load it.
-    ssl = sys.modules.get("ssl")
-    if ssl is not None and isinstance(sock, ssl.SSLSocket):
+    secured = attribute_if_loaded("ssl", "SSLSocket")
+    if secured is not None and isinstance(sock, secured):
         from kadence.net import openssl
         from kadence.net.secured import TlsStream
 

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
+
+from kadence.loaded import attribute_if_loaded
 
 __all__ = ["Bar", "bar"]
 
@@ -52,5 +54,5 @@ def _in_terminal() -> bool:
 
 
 def _in_notebook() -> bool:
-    shell: Any = sys.modules.get("IPython")
-    return shell is not None and type(shell.get_ipython()).__name__ == "ZMQInteractiveShell"
+    get_ipython = attribute_if_loaded("IPython", "get_ipython")
+    return get_ipython is not None and type(get_ipython()).__name__ == "ZMQInteractiveShell"

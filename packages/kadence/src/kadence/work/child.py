@@ -29,6 +29,7 @@ from typing import Any, Final
 
 from kadence.errors import HandlerTimeoutError, WorkerDiedError, WorkerStartError
 from kadence.forked import ThisProcess
+from kadence.loaded import attribute_if_loaded
 from kadence.logs import logger
 from kadence.printable import text_of
 from kadence.work.context import deliveries_of
@@ -210,7 +211,7 @@ def imported_by(handler: Callable[..., Any]) -> tuple[str, str]:
     """The two imports of a child's start, in words for errors: the program, and the module of the handler."""
     while isinstance(handler, functools.partial):
         handler = handler.func
-    path = getattr(sys.modules.get("__main__"), "__file__", None)
+    path = attribute_if_loaded("__main__", "__file__")
     program = "the program" if path is None else f"the program {path}"
     module = getattr(handler, "__module__", None) or type(handler).__module__
     return program, program if module in ("__main__", "__mp_main__") else f"module {module!r} of the handler"
