@@ -45,7 +45,7 @@ _SANITIZER: Final = Sanitizer(
 )
 
 PROGRAM: Final = CLIENT / "tests" / "net" / "threads.c"
-PARTS: Final = ("heartbeats", "poller")
+PARTS: Final = ("heartbeats", "poller", "direct")
 """What the program can do, and must do without a report."""
 
 TESTS: Final = (
@@ -58,6 +58,7 @@ TESTS: Final = (
     "packages/kadence/tests/consumer/test_native_heartbeat.py",
     "packages/kadence/tests/consumer/test_async.py",
     "packages/kadence/tests/consumer/test_closing.py",
+    "packages/kadence/tests/consumer/test_direct_commits.py",
     "packages/kadence/tests/consumer/network_thread",
 )
 """Those with threads of their own. None loads librdkafka: its threads begin in a way that GCC 12's sanitizer does not

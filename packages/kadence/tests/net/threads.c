@@ -2,6 +2,7 @@
  *
  *     threads heartbeats   network threads and the native thread write on plain and TLS connections
  *     threads poller       a network thread waits for connections, application threads take the records that it passes on
+ *     threads direct       an application thread writes requests while a network thread waits, and gets their answers
  *     threads race         two threads write one number: what a sanitizer that works must report
  *
  * A mutex stands for the interpreter's lock. Whatever Kadence does with the interpreter is done under it here, and
@@ -490,6 +491,8 @@ static void run_poller(void) {
     printf("%d answers, %d of them passed on, %d waits without the interpreter\n", all.taken, passed_on, releases);
 }
 
+#include "threads_direct.h"
+
 /* ---- what must be reported ---- */
 
 static int number_of_nobody;
@@ -503,11 +506,12 @@ int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (strcmp(what, "heartbeats") == 0) run_heartbeats();
     else if (strcmp(what, "poller") == 0) run_poller();
+    else if (strcmp(what, "direct") == 0) run_direct();
     else if (strcmp(what, "race") == 0) {
         pthread_t one = started(race, NULL), other = started(race, NULL);
         EXPECT(pthread_join(one, NULL) == 0 && pthread_join(other, NULL) == 0);
     } else {
-        fprintf(stderr, "what? heartbeats, poller or race\n");
+        fprintf(stderr, "what? heartbeats, poller, direct or race\n");
         return 2;
     }
     return 0;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.worlds.share import ACCEPT, NODE, OTHER, Requests, batches_of, tip
+from tests.worlds.share import ACCEPT, NODE, OTHER, RELEASE, Requests, batches_of, forgotten, tip
 
 from kadence.protocol import error_codes as ec
 from kadence.share.events import Sending
@@ -55,6 +55,20 @@ def test_every_broker_is_told() -> None:
     for request in closes:
         world.answer(request)
     assert not world.manager.pending
+
+
+def test_what_is_held_of_a_partition_that_has_left_the_session_is_released() -> None:
+    """The end of the session releases only what the session has; the rest would stay locked until the locks end."""
+    world = Requests({0: NODE, 1: NODE})
+    world.acquired((0, 9, 1))
+    world.assign(1)
+    world.waits()
+    request = world.fetch()
+    assert forgotten(request) == [0]
+    world.answer_fetch(request)
+    world.manager.leave()
+    closes = world.said()
+    assert (closes.message.share_session_epoch, batches_of(closes)) == (-1, {0: [(0, 9, [RELEASE])]})
 
 
 def test_a_session_that_was_never_opened_is_not_closed(world: Requests) -> None:

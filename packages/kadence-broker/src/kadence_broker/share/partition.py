@@ -322,6 +322,8 @@ class SharePartition:
         What members have of it stays theirs until they answer or their locks end. Returns whether the start moved.
         """
         if offset <= self.start_offset:
+            # The rest of a batch that was read whole, from below the start on: the next read would begin there.
+            self.archive(0, offset - 1, list(self.in_flight), RecordState.AVAILABLE)
             return False
         self._gaps_begin_at(offset)
         if not len(self.in_flight):

@@ -85,9 +85,12 @@ class ShareHistory:
         self._closing: set[_Member] = set()
         self._closed: set[_Member] = set()
         self._unsure: set[_Member] = set()
-        """Members whose session a fault may have kept from being opened."""
+        """Members whose session a fault may have kept from being opened, changed or closed."""
         self._steady: set[_Member] = set()
         """Members with a session all through the turn."""
+        self._reads: dict[_Member, set[tuple[bytes, int]]] = {}
+        """The partitions in the sessions. The end of one with its connection releases only these."""
+        self._lost: set[_Member] = set()
         self._consumers: dict[str, AsyncShareConsumer[Any, Any]] = {}
 
     def __repr__(self) -> str:
@@ -118,8 +121,7 @@ class ShareHistory:
         """Whether every record of a group's topics is done."""
         known = [each for key, each in self.partitions.items() if key.group_id == group_id]
         return bool(known) and all(
-            max(each.start, 0) >= each.log.end_offset and core.partition(*each.partition) is each.log
-            for each in known
+            core.partition(*each.partition) is each.log and each.is_empty for each in known
         )
 
     # ------------------------------------------------------------ reports of programs
@@ -136,6 +138,9 @@ class ShareHistory:
             return
         offset, member, count = record.offset, group.member_id, record.delivery_count or 0
         each.seen.add(offset)
+        if offset < each.log.start_offset:
+            # It was deleted. Of a batch that lies across the start of the log all records are given out.
+            return
         slot = each.slots.get(offset)
         if slot is not None and slot.is_acquired and (slot.member, slot.deliveries) == (member, count):
             return
@@ -188,28 +193,51 @@ class ShareHistory:
                 self._loose.append((call, key, each))
             else:
                 self._said[key].append(each)
-        if message.share_session_epoch in (_OPENS, _CLOSES):
+        self._watch_session(call, member, is_loose=is_loose)
+        if isinstance(message, ShareFetchRequest) and message.max_records > 0:
+            self._fetches[call] = member
+            for key, partition in self.partitions.items():
+                if key.group_id == member.group_id and partition.log.leader_id == member.node_id:
+                    partition.taken.pop(member.member_id, None)
+        call.on_reply = lambda response: self._answers.append(_Answer(call, response, said))
+
+    def _watch_session(self, call: Call, member: _Member, *, is_loose: bool) -> None:
+        """A request opens a session, goes on with it, or ends it."""
+        message: ShareFetchRequest | ShareAcknowledgeRequest = call.message
+        epoch = message.share_session_epoch
+        if epoch in (_OPENS, _CLOSES):
             self._steady.discard(member)
-        if message.share_session_epoch == _CLOSES:
+        if epoch == _CLOSES:
             self._closing.add(member)
-            if not is_loose:
+            if is_loose:
+                self._unsure.add(member)
+            else:
                 self._closed.add(member)
                 self._sessions.pop(member, None)
         elif isinstance(message, ShareFetchRequest):
-            if message.share_session_epoch == _OPENS:
+            named = {
+                (topic.topic_id, each.partition_index)
+                for topic in message.topics
+                for each in topic.partitions
+            }
+            left = {
+                (topic.topic_id, index)
+                for topic in message.forgotten_topics_data
+                for index in topic.partitions
+            }
+            reads = set() if epoch == _OPENS else self._reads.get(member, set())
+            self._reads[member] = (reads | named) - left
+            if is_loose and (named or left):
+                self._unsure.add(member)
+            if epoch == _OPENS:
                 before = self._sessions.get(member)
                 if before is not None and before.is_closed:
                     # In this turn: the new session does not hide that the old one ended.
                     self._closing.add(member)
                 self._sessions[member] = call.connection
-                (self._unsure.add if is_loose else self._unsure.discard)(member)
                 self._closed.discard(member)
-            if message.max_records > 0:
-                self._fetches[call] = member
-                for key, partition in self.partitions.items():
-                    if key.group_id == member.group_id and partition.log.leader_id == member.node_id:
-                        partition.taken.pop(member.member_id, None)
-        call.on_reply = lambda response: self._answers.append(_Answer(call, response, said))
+                if not is_loose:
+                    self._unsure.discard(member)
 
     def turned(self, core: BrokerCore) -> None:
         """The broker's loop has run a turn."""
@@ -218,7 +246,8 @@ class ShareHistory:
                 del self._sessions[member]
                 self._steady.discard(member)
                 self._closing.add(member)
-                self._closed.add(member)
+                if member not in self._unsure:
+                    self._lost.add(member)
         shares, now = core.shares, self._scheduler.now_ms()
         for key in shares._led.keys() - self.partitions.keys():
             self._begin(core, key)
@@ -239,7 +268,12 @@ class ShareHistory:
                 self._said.get(key, ()),
                 frozenset(each.member_id for each in self._fetches.values() if each[:2] == place),
                 frozenset(each.member_id for each in self._closing if each[:2] == place),
-                frozenset(each.member_id for each in self._closed if each[:2] == place),
+                frozenset(
+                    each.member_id
+                    for each in self._closed | self._lost
+                    if each[:2] == place
+                    and (each in self._closed or (key.topic_id, key.partition) in self._reads[each])
+                ),
                 any(each[:2] == place for each in self._steady),
                 shares.settings_of(key.group_id),
             )
@@ -252,6 +286,7 @@ class ShareHistory:
         self._said.clear()
         self._closing.clear()
         self._closed.clear()
+        self._lost.clear()
         self._steady = self._sessions.keys() - self._unsure
 
     def crashes(self) -> None:
@@ -326,7 +361,7 @@ class ShareHistory:
                 named = {
                     offset: batch.delivery_count
                     for batch in each.acquired_records
-                    for offset in range(batch.first_offset, batch.last_offset + 1)
+                    for offset in range(max(batch.first_offset, history.start), batch.last_offset + 1)
                 }
                 self._judge_fetch(core, history, member, named)
 

@@ -54,6 +54,7 @@ class End(Enum):
     SAID = "it has said what becomes of it"
     SESSION = "its session ended"
     LOCK = "its lock ended"
+    DELETED = "the record was deleted"
     UNLOADED = "the share-partition has left the memory of its leader"
 
 
@@ -169,6 +170,12 @@ class SharePartitionHistory:
     def partition(self) -> TopicPartition:
         """Whose records these are."""
         return TopicPartition(self.log.topic.name, self.log.index)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all records are done. The start may stand before the last ones until others come."""
+        offsets = range(max(self.start, 0), self.log.end_offset)
+        return all(self.slots.get(offset, FRESH).is_done for offset in offsets)
 
     def _wrong(self, what: str, offset: int | None = None) -> None:
         place = "" if offset is None else f" offset {offset}"
@@ -295,12 +302,16 @@ class SharePartitionHistory:
         """The start has moved over an offset."""
         before = self.slots.get(offset, FRESH)
         done = [slot for slot in may_become(before, words, around) if slot.is_done]
-        if not done and (offset < self.log.start_offset or self._is_hole(offset)):
+        is_gone = not done and (offset < self.log.start_offset or self._is_hole(offset))
+        if is_gone:
             done = [Slot(RecordState.ARCHIVED, before.deliveries)]
         if not done:
             self._wrong(f"the start moved over it, and it was {before}{_told(words)}", offset)
             return
-        if before.is_acquired:
+        if before.is_acquired and is_gone:
+            # Its member has it still, and nobody looks at its lock.
+            self.ended[offset, before.member, before.deliveries] = End.DELETED
+        elif before.is_acquired:
             self._lost(offset, before, words, around)
         self._settle(offset, done[0], words, around)
         self._disk[offset] = done[0].state, done[0].deliveries

@@ -204,6 +204,17 @@ def test_a_batch_that_straddles_the_new_start_is_read_whole_while_something_is_i
     assert queue.take("b") == [(20, 39, 1)]
 
 
+def test_the_deleted_rest_of_a_batch_that_a_limit_left_over_is_archived() -> None:
+    """The next read would begin below the start of the log, bring nothing, and do so for ever."""
+    queue = Queue((0, 9), (10, 29))
+    queue.take("a", 10)
+    queue.delete_before(20)
+    assert queue.take("b", 3, limit=True) == [(10, 12, 1)]
+    assert (queue.state.start_offset, queue.state.next_offset) == (20, 13)
+    assert not queue.state.log_starts_at(20), "the fetch that meets it"
+    assert queue.take("b", 3, limit=True) == [(20, 22, 1)]
+
+
 def test_aborted_batches_are_cut_out_and_archived_and_markers_are_gaps() -> None:
     queue = Queue((0, 4), (5, 9), (10, 10), (11, 14), read_committed=True)
     assert queue.take(aborted=[(5, 9)]) == [(0, 4, 1), (10, 14, 1)]

@@ -74,6 +74,34 @@ cdef extern from "arrivals.h" nogil:
     kd_arrival *kd_arrivals_first(kd_arrivals *arrivals)
     void kd_arrivals_taken(kd_arrivals *arrivals)
 
+cdef extern from "direct.h" nogil:
+    enum:
+        KD_DIRECT_MOST
+        KD_DIRECT_ID_AT
+        KD_DIRECT_SAME
+        KD_DIRECT_LEFT
+        KD_DIRECT_WAITING
+        KD_DIRECT_ANSWERED
+    ctypedef struct kd_direct:
+        int state
+        int32_t asked_id
+        int answered
+        int64_t asked_ms
+        int64_t waited_ms
+        size_t sent
+        size_t heard
+    void kd_direct_init(kd_direct *direct)
+    void kd_direct_open(kd_direct *direct, int32_t next_id)
+    int kd_direct_shut(kd_direct *direct)
+    unsigned int kd_direct_turn(kd_direct *direct)
+    int kd_direct_ask(
+        kd_direct *direct, kd_session *session, unsigned int turn, unsigned char *frame, size_t length,
+        const unsigned char *answer, size_t answer_length, int *outcome, kd_flag *flag, int64_t now_ms
+    )
+    int kd_direct_outcome(const int *outcome)
+    void kd_direct_counted(kd_direct *direct)
+    void kd_direct_end(kd_direct *direct)
+
 cdef extern from "following.h" nogil:
     enum:
         KD_FIRST_WITH_IDS
@@ -136,6 +164,7 @@ cdef extern from "intake.h" nogil:
         int more
         short wanted
         kd_again again
+        kd_direct direct
     int kd_version(const unsigned char *frame)
     int64_t kd_now_ns()
     int32_t kd_length(const kd_intake *intake)
@@ -156,6 +185,13 @@ cdef class Session:
 cdef class _Target:
     cdef Py_buffer view
 
+cdef class Flag
+
+@cython.final
+cdef class Asked:
+    cdef int _outcome
+    cdef object _request
+
 cdef class Intake:
     cdef kd_intake _intake
     cdef Session _of
@@ -165,6 +201,9 @@ cdef class Intake:
     cdef object _arrivals
     cdef _Target _target
     cdef list _arrived
+    cdef object _direct
+    cdef Asked _asked
+    cdef Flag _answer_flag
     cdef object _ask(self)
 
 @cython.final
@@ -212,4 +251,6 @@ cdef class Poller:
     cdef object _set(self, int place, int wanted, object owner, object intake)
     cdef object _is_plain_pending(self)
     cdef object _ask_leave(self)
+    cdef object _open_ways(self)
+    cdef object _shut_ways(self)
     cdef object _grow(self, int size)

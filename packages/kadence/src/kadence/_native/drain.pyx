@@ -14,6 +14,8 @@ import sys
 import cython
 
 from cython.cimports.cpython.buffer import PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cython.cimports.cpython.bytearray import PyByteArray_AS_STRING
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING
 from cython.cimports.cpython.exc import PyErr_CheckSignals
 from cython.cimports.cpython.mem import PyMem_Free, PyMem_Malloc, PyMem_Realloc
 from cython.cimports.libc.stdint import int64_t, uintptr_t
@@ -28,10 +30,11 @@ FIRST_WITH_IDS = KD_FIRST_WITH_IDS
 LAST_KNOWN_LAYOUT = KD_LAST_KNOWN_LAYOUT
 """Versions of Fetch whose requests may be followed."""
 
-# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED
+# selectors.EVENT_READ and EVENT_WRITE, and kadence.net.sockets.REPEATED and DIRECT
 _READ = 1
 _WRITE = 2
 _REPEATED = 4
+_DIRECT = 8
 _LONGEST_WAIT_MS = 1 << 40
 
 
@@ -112,6 +115,10 @@ class Session:
             PyBuffer_Release(cython.address(buffer))
         return outbox.unwritten
 
+    @property
+    def is_tls(self) -> bool:
+        return self._session.ssl is not cython.NULL
+
     def has_unwritten(self) -> bool:
         """True if something that was taken is not written yet."""
         return self._session.outbox.unwritten > 0
@@ -154,6 +161,9 @@ class Intake:
         self._repeat = repeat
         self._leave = None
         self._arrived = []
+        self._direct = None
+        self._asked = None
+        kd_direct_init(cython.address(self._intake.direct))
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
         self._intake.room = cython.cast(cython.p_uchar, PyMem_Malloc(KD_ROOM))
@@ -301,6 +311,84 @@ class Intake:
         self._arrived = []
         return found
 
+    def leave_direct(self, way: object) -> None:
+        """Let the application's threads write requests by themselves while ``way.may()`` is not negative before a wait.
+
+        That is the correlation id of the first of them. None: no more.
+        """
+        self._direct = way
+        if way is None:
+            kd_direct_end(cython.address(self._intake.direct))
+
+    def turn(self) -> int:
+        """The number of the network thread's present wait; 0: a request cannot be written now. Any thread."""
+        return kd_direct_turn(cython.address(self._intake.direct))
+
+    def ask(
+        self, turn: cython.uint, frame: bytearray, answer: bytes, request: object, flag: Flag
+    ) -> Asked | None:
+        """Write a request if the network thread has waited since `turn` gave this number. Any thread.
+
+        Args:
+            frame: as it is sent, with its length; its correlation id is put in here. answer: the only plain one, with
+                its length and any correlation id. request: for the network thread, if another answer comes.
+            flag: raised by the plain answer.
+
+        Returns:
+            None: nothing was sent.
+        """
+        # First: it may let another thread in.
+        asked: Asked = Asked.__new__(Asked)
+        asked._request = request
+        if (
+            len(frame) < KD_DIRECT_ID_AT + 4
+            or len(answer) < KD_DIRECT_SAME + 4
+            or len(answer) > KD_DIRECT_MOST
+        ):
+            raise ValueError("no frame that could be sent")
+        # They go at the end: what an object does that goes may let the network thread in.
+        asked_before: object = self._asked
+        flag_before: object = self._answer_flag
+        is_out: cython.bint = kd_direct_ask(
+            cython.address(self._intake.direct),
+            self._intake.session,
+            turn,
+            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(frame)),
+            len(frame),
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(answer)),
+            len(answer),
+            cython.address(asked._outcome),
+            flag._flag,
+            kd_now_ns() // 1000000,
+        )
+        if is_out:
+            self._asked = asked
+            self._answer_flag = flag
+        del asked_before, flag_before
+        return asked if is_out else None
+
+    def asked(self) -> tuple:
+        """The requests since the last call, after a wait.
+
+        Returns:
+            how many had their plain answer, the sum of their waits (ms), the bytes of all requests and of those answers,
+            and of the one that is left to the network thread: `request`, its correlation id and when it was sent (ms);
+            None, -1 and -1: there is none.
+        """
+        direct: cython.pointer(kd_direct) = cython.address(self._intake.direct)
+        is_left: cython.bint = direct.state == KD_DIRECT_LEFT
+        found = (
+            direct.answered,
+            direct.waited_ms,
+            direct.sent,
+            direct.heard,
+            self._asked._request if is_left else None,
+            direct.asked_id if is_left else -1,
+            direct.asked_ms,
+        )
+        kd_direct_counted(direct)
+        return found
+
     @property
     def heard_at(self) -> int:
         """The time (ms of the monotonic clock) of the last read; -1: never."""
@@ -334,6 +422,22 @@ class Intake:
             memcpy(intake.room + intake.end, cython.cast(cython.p_char, data), done)
             intake.end += done
         return None
+
+
+@cython.final
+@cython.cclass
+class Asked:
+    """A request that a thread of the application has written. Any thread."""
+
+    @property
+    def is_answered(self) -> bool:
+        """True if its plain answer has come."""
+        return kd_direct_outcome(cython.address(self._outcome)) == KD_DIRECT_ANSWERED
+
+    @property
+    def is_waiting(self) -> bool:
+        """True until that has come, or the network thread has taken the request over."""
+        return kd_direct_outcome(cython.address(self._outcome)) == KD_DIRECT_WAITING
 
 
 @cython.final
@@ -669,17 +773,34 @@ class Poller:
             found = kd_look(self._fds, self._intakes, self._count, 0)
         if found == 0 and (timeout != 0 or is_long):
             self.releases += 1
+            # With no time to wait the network thread holds answers that it has not handled: what a request depends on
+            # is not up to date.
+            if timeout != 0:
+                try:
+                    self._open_ways()
+                except BaseException:
+                    self._shut_ways()
+                    raise
             with cython.nogil:
                 found = kd_wait(self._fds, self._intakes, self._count, timeout)
+        place: cython.int
+        seen: cython.int
+        # Before anything that may let another thread in: what follows changes what its requests depend on.
+        has_news: cython.bint = self._shut_ways()
         if self.arrivals is not None:
             # Before anything else may end the connections that they name.
             cython.cast(Arrivals, self.arrivals)._collect()
         if found < KD_ERRNO:
             number = KD_ERRNO - found
             raise OSError(number, os.strerror(number))
-        place: cython.int
-        seen: cython.int
         ready: list = []
+        if has_news:
+            # Before all other events: their answers and their loss are as those of any request.
+            for place in range(self._count):
+                if self._intakes[place] is not cython.NULL and kd_direct_shut(
+                    cython.address(self._intakes[place].direct)
+                ):
+                    ready.append((self._owners[place], _DIRECT))
         if is_left:
             # First: an answer that comes now is for the last of them.
             for place in range(self._count):
@@ -753,6 +874,30 @@ class Poller:
                     self._intakes[place].again.room = leave.follow.room()
                 is_left = is_left or self._intakes[place].again.is_allowed != 0
         return is_left
+
+    @cython.cfunc
+    def _open_ways(self) -> object:
+        """Let requests be written during this wait where that is permitted."""
+        place: cython.int
+        for place in range(self._count):
+            if self._intakes[place] is not cython.NULL:
+                kept = self._kept[place]
+                way = cython.cast(Intake, kept)._direct
+                if way is not None:
+                    next_id: int32_t = way.may()
+                    if next_id >= 0:
+                        kd_direct_open(cython.address(cython.cast(Intake, kept)._intake.direct), next_id)
+        return None
+
+    @cython.cfunc
+    def _shut_ways(self) -> object:
+        """End that. True if there is something to count or to take over."""
+        place: cython.int
+        has_news: cython.bint = False
+        for place in range(self._count):
+            if self._intakes[place] is not cython.NULL:
+                has_news |= kd_direct_shut(cython.address(self._intakes[place].direct))
+        return True if has_news else False  # noqa: SIM210 - this makes no object
 
     @cython.cfunc
     def _is_plain_pending(self) -> object:

@@ -10,6 +10,7 @@
  * An idle consumer's fetch is answered with nothing, again and again. Such an answer is known byte for byte, and so is
  * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by. So are small
  * answers with records: the application is woken for them, and the next fetch leaves at once (following.h, arrivals.h).
+ * A request that the application's thread has written by itself is answered to it (direct.h).
  */
 #ifndef KADENCE_INTAKE_H
 #define KADENCE_INTAKE_H
@@ -22,6 +23,7 @@
 #include <unistd.h>
 
 #include "arrivals.h"
+#include "direct.h"
 #include "following.h"
 #include "session.h"
 
@@ -69,6 +71,7 @@ typedef struct {
     int more; /* the last read did not empty the connection: there may be bytes that poll() cannot see */
     short wanted; /* the events that Python wants to hear of */
     kd_again again;
+    kd_direct direct;
 } kd_intake;
 
 /* The length of the first frame, as sent. Only when its four bytes are there. */
@@ -240,6 +243,15 @@ static void kd_repeat(kd_intake *intake) {
     }
 }
 
+/* If exactly the plain answer was read that a thread of the application waits for, take it away. */
+static void kd_answer(kd_intake *intake) {
+    size_t held = intake->end - intake->begin;
+    if (held == 0 || intake->state != KD_OPEN || intake->into != NULL || intake->more) return;
+    if (kd_direct_look(&intake->direct, intake->room + intake->begin, held, intake->heard_ms)) {
+        intake->begin = intake->end = 0;
+    }
+}
+
 /* Before poll(): look for room to write where something waits in an outbox, too. */
 static void kd_want(struct pollfd *fds, kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
@@ -254,6 +266,7 @@ static short kd_serve(kd_intake *intake, short seen) {
     if (seen && outbox->unwritten) kd_outbox_write(outbox, intake->session->fd, MSG_NOSIGNAL);
     if ((seen & ~POLLOUT) || intake->more) {
         kd_advance(intake);
+        kd_answer(intake);
         kd_repeat(intake);
     }
     /* A connection that cannot be written to has ended, once what came before is read. */

@@ -55,7 +55,8 @@ _BRING_RECORDS: Final = frozenset({FetchRequest.API_KEY, 78})
 
 _MAX_CORRELATION_ID: Final = 2**31 - 1
 _LAST_TO_REPEAT: Final = _MAX_CORRELATION_ID - 10_000
-"""The last id of a request that may be repeated: the repetitions count ids by themselves, and must not wrap."""
+"""The last id of a request that may be repeated, or that others write: they count ids by themselves, which must not
+wrap."""
 _PRODUCE: Final = 0
 """The key of the API of which a request may go without an answer, and lies in several pieces."""
 _FIRST_NATIVE_ID: Final = -2
@@ -218,6 +219,22 @@ class BrokerConnection:
         sent.sent_at = sent_at
         sent.deadline = add_ms(sent_at, self._request_timeout_ms)
         self.encoded_bytes += size
+
+    @property
+    def next_id(self) -> int:
+        """The correlation id of the next request that others write; below 0: they may not."""
+        return self._correlation_id + 1 if self._correlation_id < _LAST_TO_REPEAT else -1
+
+    def sent_directly(self, count: int, size: int) -> None:
+        """Threads of the application have written ``count`` requests of ``size`` bytes in all, with the next ids."""
+        self._correlation_id += count
+        self.encoded_bytes += size
+
+    def took_over(self, request: Request, correlation_id: int, sent_at: int) -> None:
+        """The last of these has no answer yet."""
+        version = choose(request, self.ranges, self.address)
+        deadline = add_ms(sent_at, self._request_timeout_ms)
+        self._in_flight.append(Sent(request, request.message, version, correlation_id, deadline, sent_at))
 
     def outgoing(self) -> list[memoryview]:
         """The next bytes to write, in pieces: the rest of one frame. Empty when there are none.

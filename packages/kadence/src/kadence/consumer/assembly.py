@@ -36,6 +36,7 @@ from kadence.consumer.group.auto import AutoMembership
 from kadence.consumer.group.commit import CommitRequestManager
 from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.direct_commits import DirectCommits
 from kadence.consumer.group.epoch_member import new_member_id
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.group.held_back import HeldBack
@@ -146,6 +147,15 @@ def _turn(
                 heartbeat, client, delegate, shared_state, shared_state.measures.group, clock
             )
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
+        if shared_state.arrivals is not None:
+            shared_state.direct_commits = client.direct_users[ConnectionPurpose.GROUP] = DirectCommits(
+                commits,
+                delegate,
+                reaper,
+                clock,
+                shared_state.signal,
+                shared_state.measures.requests.committed,
+            )
         held_back = HeldBack(coordinator, membership, subscription, config, jobs)
         managers += [coordinator, commits, heartbeat, membership, held_back]
     validation = ValidationManager(config, subscription, metadata, background_event_handler)

@@ -18,7 +18,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from kadence.clock import FOREVER, Clock, SystemClock, wall_ms
 from kadence.consumer.decoded_records import Attention
@@ -26,7 +26,7 @@ from kadence.consumer.events import ApplicationEvent, BackgroundEvent, Close, St
 from kadence.consumer.measures import ClientMeasures
 from kadence.metrics.sensors import Meter
 
-__all__ = ["FAREWELL_MS", "ClientState", "Lateness", "NetworkLateness", "Progress", "Signal"]
+__all__ = ["FAREWELL_MS", "Asked", "ClientState", "Lateness", "NetworkLateness", "Progress", "Signal"]
 
 FAREWELL_MS: Final = 2_000
 """How long the network thread may take to leave the group for a consumer that is not closed."""
@@ -209,6 +209,20 @@ class Signal:
 
     def hide(self) -> None:
         """The descriptor is no longer watched."""
+
+
+class Asked(Protocol):
+    """A request that the application's thread has written by itself. Its plain answer sets the signal."""
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether that has come."""
+        ...
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether neither that has come, nor the network thread has taken the request over."""
+        ...
 
 
 class ClientState:

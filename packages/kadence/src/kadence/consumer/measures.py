@@ -270,6 +270,10 @@ class RequestMeasures:
         if api_key == _FETCH:
             self._throttle_ms.record(completed.received_at, completed.response.throttle_time_ms)
 
+    def committed(self, now: int, count: int, waited_ms: int) -> None:
+        """So many commits were answered to the application's thread, after so many ms in all."""
+        self._group.commits.record_alike(now, waited_ms, count)
+
 
 class Queue:
     """One direction of the shared state (KIP-1068). One thread calls `put`, the other one `taken`."""

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from kadence.clock import Clock, wall_ms
 from kadence.connection.request import Arrivals, Loan, Part
-from kadence.consumer.client_state import ClientState
+from kadence.consumer.client_state import Asked, ClientState
+from kadence.consumer.events import Commit
 from kadence.consumer.measures import Measures
 from kadence.consumer.shared_partition import SharedPartition, Unfetched
 from kadence.records import scan
@@ -31,6 +32,7 @@ from kadence.types import TopicPartition
 __all__ = [
     "CompletedFetch",
     "Copies",
+    "DirectCommits",
     "SessionFollow",
     "SharedState",
     "Wanted",
@@ -222,6 +224,14 @@ class SessionFollow:
         return fetches, asked
 
 
+class DirectCommits(Protocol):
+    """Sends commits on the application's thread (`kadence.consumer.group.direct_commits`)."""
+
+    def ask(self, call: Commit) -> Asked | None:
+        """Send a commit of one offset. None: nothing is sent, and the network thread has to."""
+        ...
+
+
 class SharedState(ClientState):
     """The whole shared state of one consumer: the client state, and fetched data. Every attribute names its writer.
 
@@ -241,6 +251,7 @@ class SharedState(ClientState):
         decompressed_bytes: bytes of batches being read (application). copies: bytes copied out of arenas.
             decoded_bytes: bytes of records decoded ahead (application). largest_batch: decompressed size of the largest
             recent batch (application).
+        direct_commits: None: the network thread sends all commits (network).
         pressing: a fetch waits for memory while paused partitions hold some (network). pressed: the application must
             check whether it can release some of that, and clears it; raised again with each finished fetch, which may
             have shared its memory with a paused partition.
@@ -272,6 +283,7 @@ class SharedState(ClientState):
         self.copies = Copies()
         self.decoded_bytes = 0
         self.largest_batch = 0
+        self.direct_commits: DirectCommits | None = None
         self.pressing = False
         self.pressed = False
 

@@ -28,9 +28,10 @@ from kadence.errors import (
 )
 from kadence.logs import logger
 from kadence.net.dial import Dial, Step, tell
+from kadence.net.direct import DirectUser, DirectWay, way_of
 from kadence.net.intake import Frame, Inbox
 from kadence.net.native_heartbeat import NativeHeartbeatSender, OnNativeHeartbeats, heartbeat_sender_of
-from kadence.net.sockets import REPEATED, Stream
+from kadence.net.sockets import DIRECT, REPEATED, Stream
 
 if TYPE_CHECKING:
     from kadence.metrics.sensors import NetworkMeters
@@ -66,13 +67,14 @@ class Channel:
         poller: waits for its socket, and reads from it. done: takes ended requests.
         pool: memory for Fetch responses. logins: what to authenticate with. meters: count the events here. sockets:
             creates the connection. native_heartbeats_sent: called with the heartbeats sent by the native thread; None:
-            it has none to send.
+            it has none to send. direct_user: whose requests threads of the application may write by themselves.
     """
 
     __slots__ = (
         "_config",
         "_connection",
         "_dial",
+        "_direct_user",
         "_done",
         "_has_answered",
         "_heartbeat_plan",
@@ -92,6 +94,7 @@ class Channel:
         "_stream",
         "_used_at",
         "_watched",
+        "_way",
         "due_at",
         "is_stirred",
         "key",
@@ -113,6 +116,7 @@ class Channel:
         sockets: Sockets,
         outages: Outages,
         native_heartbeats_sent: OnNativeHeartbeats | None = None,
+        direct_user: DirectUser | None = None,
     ) -> None:
         self.purpose = purpose
         self.queue: deque[Request] = deque()
@@ -134,6 +138,8 @@ class Channel:
         self._stream: Stream | None = None
         self._inbox: Inbox | None = None
         self._on_native_heartbeats = native_heartbeats_sent
+        self._direct_user = direct_user
+        self._way: DirectWay | None = None
         self._heartbeat_plan: NativeHeartbeatPlan | None = None
         self._heartbeat_sender: NativeHeartbeatSender | None = None
         self._watched: tuple[int, int] | None = None
@@ -251,6 +257,9 @@ class Channel:
             return
         if events & REPEATED:
             self._repeated(now)
+        if events & DIRECT and self._way is not None:
+            self._used_at = now
+            self._way.count(now)
         if events & selectors.EVENT_READ:
             self._read(now)
         if events & selectors.EVENT_WRITE:
@@ -398,6 +407,10 @@ class Channel:
         logins = self._logins
         as_whom = f" as {logins.login.who} by {logins.login.mechanism}" if logins is not None else ""
         _log.debug("connected to %s (%s)%s", connection.address, self.purpose.name, as_whom)
+        if self._direct_user is not None and self._stream is not None:
+            self._way = way_of(
+                self.key[0], self._stream, connection, self.queue, self._direct_user, self._node_meters
+            )
         self.pump(now)
         if self._heartbeat_sender is not None:
             self._heartbeat_sender.arm(now)
@@ -419,6 +432,9 @@ class Channel:
         if self._heartbeat_sender is not None:
             self._heartbeat_sender.close()
             self._heartbeat_sender = None
+        if self._way is not None:
+            self._way.close()
+            self._way = None
         self._connection = self._stream = self._inbox = None
 
     # -- inside: bytes

@@ -49,6 +49,7 @@ from kadence.net.sockets import SYSTEM, Sockets
 from kadence.types import Node
 
 if TYPE_CHECKING:
+    from kadence.net.direct import DirectUser
     from kadence.net.logins import Logins
     from kadence.net.names import BootstrapNames
 
@@ -121,6 +122,8 @@ class NetworkClient:
         """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
         self.on_native_renewals: OnNativeHeartbeats | None = None
         """The same for renewals of locks, on the connections of share sessions. Set before the first of these."""
+        self.direct_users: dict[ConnectionPurpose, DirectUser] = {}
+        """Whose requests threads of the application write by themselves, by connection. Set before one is opened."""
         # The channel on which the native thread may send heartbeats.
         self._left_to: Channel | None = None
         self._is_late = False
@@ -453,6 +456,7 @@ class NetworkClient:
                 self._sockets,
                 self._outages,
                 self._on_sent_natively(purpose),
+                self.direct_users.get(purpose),
             )
             self._channels[key] = channel
             self._has_bootstrap = self._has_bootstrap or known.is_bootstrap

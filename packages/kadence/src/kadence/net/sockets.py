@@ -117,6 +117,10 @@ REPEATED: Final = 4
 """An event beside selectors' two: a fetch was repeated because its response had no data (`Repeat`)."""
 
 
+DIRECT: Final = 8
+"""An event beside these: threads of the application have written requests by themselves (`kadence.net.direct`)."""
+
+
 class Poller(Protocol):
     """One network thread's sockets."""
 

@@ -20,7 +20,7 @@ from kadence.clock import Clock, add_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import CommitCallback, Interceptors
-from kadence.consumer.application.exchange import Exchange
+from kadence.consumer.application.exchange import NOT_SENT, Exchange
 from kadence.consumer.application.known_assignment import KnownAssignment
 from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
@@ -117,9 +117,7 @@ class Commits:
         # Wait even when there is nothing to commit: earlier asynchronous commits end first, in order.
         try:
             self._send_starts(chosen, deadline, read_under, known, lost)
-            void = yield from self._exchange.call(
-                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known
-            )
+            void = yield from self._carry(deadline, chosen, lost, read_under, known)
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
             raise
@@ -127,6 +125,31 @@ class Commits:
         self._remember({p: at for p, at in chosen.items() if p not in void} if void else chosen)
         self._exchange.take_background_events()
         yield from self.run_callbacks()
+
+    def _carry(
+        self,
+        deadline: int,
+        chosen: dict[TopicPartition, OffsetAndMetadata],
+        lost: frozenset[TopicPartition],
+        read_under: Mapping[TopicPartition, int],
+        known: Mapping[TopicPartition, SharedPartition],
+    ) -> Waits[Any]:
+        """Have the offsets committed, by this thread where it can, and wait for the end."""
+        exchange, direct = self._exchange, self._shared_state.direct_commits
+        # Earlier calls go first, which the network thread has not seen yet.
+        if direct is not None and len(chosen) == 1 and not self._shared_state.application_events:
+            exchange.ready()
+            exchange.raise_wakeup()
+            call_id = exchange.next_id()
+            call = m.Commit(call_id, deadline, chosen, True, False, lost, known, read_under)
+            void = yield from exchange.directly(call, direct.ask)
+            if void is not NOT_SENT:
+                return void
+        return (
+            yield from exchange.call(
+                m.Commit, deadline, offsets=chosen, retry=True, lost=lost, read_under=read_under, known=known
+            )
+        )
 
     def commit_async(
         self,

@@ -8,25 +8,34 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from kadence.client.engine import ended
 from kadence.client.grace import Grace
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
 from kadence.consumer import events as m
-from kadence.consumer.client_state import ClientState
+from kadence.consumer.client_state import Asked, ClientState
 from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
 from kadence.errors.copies import own_copy
 from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
-__all__ = ["Exchange"]
+__all__ = ["NOT_SENT", "Exchange"]
+
+_E = TypeVar("_E", bound=m.ApplicationEvent)
 
 log = logger("kadence.consumer")
 
 _GRACE_MS = 5_000
 """How much later than a call's deadline the application gives up on the network thread itself."""
+
+NOT_SENT: Final = object()
+"""In place of a result: the call has to go to the network thread."""
+
+_SOON_MS = 100
+"""How long the application waits for the answer to a request of its own without the network thread. For a slower broker
+that has more to do, such as to find out whether it is there at all."""
 
 _SURELY_A_SPIN = 100
 """So many polls after `stop` are those of a loop that does not look whether it shall end."""
@@ -150,6 +159,39 @@ class Exchange:
         if answer.error is not None:
             raise answer.error
         return answer.value
+
+    def directly(self, call: _E, ask: Callable[[_E], Asked | None]) -> Waits[Any]:
+        """Have ``ask`` send the request of a call on this thread, and wait for its end. Raises as `call` does.
+
+        What has no plain answer soon is left to the network thread, which answers it as any other. `NOT_SENT`: it was
+        not sent.
+        """
+        began = self._clock.now_ms()
+        until = min(call.deadline, add_ms(began, _SOON_MS))
+        # First: a call of a signal handler may have the network thread take the request over, and take its answer.
+        self._expected.add(call.id)
+        try:
+            asked = ask(call)
+            if asked is None:
+                self.ignore(call.id)
+                return NOT_SENT
+            while asked.is_waiting and self._clock.now_ms() < until:
+                self.raise_wakeup()
+                if self._client_state.ended:
+                    self._raise_dead()
+                yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
+                self.take_background_events()
+            is_answered = asked.is_answered
+        except BaseException:
+            self.ignore(call.id)
+            # It takes the request over as soon as it is awake, if that was sent.
+            self._client_state.wake()
+            raise
+        if is_answered:
+            self.ignore(call.id)
+            return None
+        self._client_state.wake()
+        return (yield from self.finish(type(call), call.id, call.deadline))
 
     def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""

@@ -12,202 +12,35 @@ that it did not (lost, revoked, assigned to another member meanwhile) is left ou
 
 All offsets of one request are one batch of the coordinator's log, which takes a megabyte by default. So larger commits
 are sent in parts; each has its result when all of its parts have.
-
-First in this file: one commit until its result is reported, the request that carries several, and the evaluation of a
-response.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from kadence import errors
 from kadence.client.request_manager import NOTHING, Poll
-from kadence.clock import FOREVER, add_ms
-from kadence.connection.request import Backoff, Completed, ConnectionPurpose, Request
+from kadence.clock import FOREVER
+from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Answer, Commit, CommitCompleted, FetchCommitted
-from kadence.consumer.group.committed import CommittedOffsets, Done, by_topic, topic_ids
+from kadence.consumer.group.attempt import Attempt, Pending, codes_of, combined
+from kadence.consumer.group.committed import CommittedOffsets, Done
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, not_ours, outsider
+from kadence.consumer.group.leaving import IDENTITY, error_of, expelled, outsider
 from kadence.consumer.group.membership import ClusterView, CommitIdentity, GroupConfig
 from kadence.consumer.subscription import PartitionState
 from kadence.errors import ConnectError, KafkaError, KafkaTimeoutError
 from kadence.errors.copies import own_copy
-from kadence.lazy_dataclasses import dataclass, field
 from kadence.logs import logger
 from kadence.protocol import error_codes
-from kadence.protocol.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from kadence.types import GroupMetadata, OffsetAndMetadata, TopicPartition
 from kadence.wire import ZERO_UUID
 
 __all__ = ["CommitRequestManager"]
 
 log = logger("kadence.consumer")
-
-_LAST_WITH_NAMES: Final = 9
-
-
-@dataclass(slots=True, eq=False)
-class Pending:
-    """One commit until its result is reported."""
-
-    call: Commit
-    tenure: dict[TopicPartition, PartitionState | None]
-    """Proofs that the member has owned each partition since the commit call."""
-    topic_ids: dict[str, bytes]
-    """Ids of the topics at the commit call: a topic recreated since then is a different topic (KIP-516)."""
-    sent: bool = False
-    done: bool = False
-    is_answered: bool = False
-    error: KafkaError | None = None
-    failure: KafkaError | None = None
-    """Why the last attempt is repeated."""
-    lost: set[TopicPartition] = field(default_factory=set)
-    """Partitions left out, because the member did not own them all the time."""
-    stored: set[TopicPartition] = field(default_factory=set)
-    """Those that are committed."""
-    foreign: frozenset[TopicPartition] = frozenset()
-    """Partitions outside the member's subscription, which any client may commit."""
-    strangers: frozenset[TopicPartition] = frozenset()
-    """Partitions of subscribed topics that were never assigned to it."""
-    void: set[TopicPartition] = field(default_factory=set)
-    """Partitions left out, because a seek, a reset or the like has come since the offset was read."""
-    is_bare: bool = False
-    """Whether metadata that was too large is left out: it cannot be shortened while partitions are given up."""
-
-    @property
-    def offsets(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The offsets still to be committed."""
-        if not (self.lost or self.void or self.stored or self.is_bare):
-            return self.call.offsets
-        return {
-            p: OffsetAndMetadata(at.offset, at.leader_epoch) if self.is_bare else at
-            for p, at in self.call.offsets.items()
-            if not (p in self.lost or p in self.void or p in self.stored)
-        }
-
-    @property
-    def told(self) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The offsets in its result."""
-        offsets = self.call.offsets
-        return {p: at for p, at in offsets.items() if p not in self.void} if self.void else offsets
-
-    def succeed(self) -> None:
-        self.done = True
-        if self.lost:
-            others = bool(self.call.offsets.keys() - self.lost - self.void)
-            self.error = not_ours(self.lost, others=others, strangers=self.strangers)
-
-
-@dataclass(slots=True, eq=False)
-class Attempt:
-    """The request under way: its commits, partitions and identity."""
-
-    request: Request
-    partitions: Collection[TopicPartition]
-    commits: list[Pending]
-    group: GroupMetadata
-    managed: bool
-    names: dict[bytes, str] = field(default_factory=dict)
-
-
-def combined(
-    now: int,
-    node_id: int,
-    batch: list[Pending],
-    group: GroupMetadata,
-    metadata: ClusterView,
-    *,
-    managed: bool,
-    timeout_ms: int,
-) -> Attempt:
-    """One request for all of them; of two offsets of a partition, the later one wins.
-
-    Args:
-        group: the identity of the committer. managed: whether that is a member of the group.
-        metadata: provides topic ids, for the versions that use them.
-    """
-    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
-    for pending in batch:
-        pending.sent = True
-        offsets.update(pending.offsets)
-    offsets = _first_part(offsets, group.group_id)
-    topics = by_topic(offsets)
-    ids = topic_ids(metadata, topics)
-    for pending in batch:
-        ids.update({name: known for name, known in pending.topic_ids.items() if name in ids})
-    message = OffsetCommitRequest(
-        group_id=group.group_id,
-        generation_id_or_member_epoch=group.generation_id,
-        member_id=group.member_id,
-        group_instance_id=group.group_instance_id,
-        topics=[
-            OffsetCommitRequestTopic(
-                topic_id=ids[name],
-                name=name,
-                partitions=[_partition(number, offsets[TopicPartition(name, number)]) for number in numbers],
-            )
-            for name, numbers in topics.items()
-        ],
-    )
-    request = Request(
-        message,
-        node_id,
-        add_ms(now, timeout_ms),
-        ConnectionPurpose.GROUP,
-        max_version=_LAST_WITH_NAMES if ZERO_UUID in ids.values() else None,
-    )
-    return Attempt(
-        request, offsets, batch, group, managed, {topic_id: name for name, topic_id in ids.items()}
-    )
-
-
-_PART_BYTES: Final = 500_000
-"""The most that one request stores, about. The coordinator's log takes 1,048,588 bytes at once by default."""
-
-_OF_ONE_BYTES: Final = 80
-"""The most bytes of one offset there, without names and metadata."""
-
-
-def _first_part(
-    offsets: dict[TopicPartition, OffsetAndMetadata], group_id: str
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """As many of them as one request may carry."""
-    left = _PART_BYTES
-    for count, (partition, at) in enumerate(offsets.items()):
-        left -= _OF_ONE_BYTES + len(group_id) + len(partition.topic) + len(at.metadata.encode())
-        if left < 0 and count:
-            return dict(list(offsets.items())[:count])
-    return offsets
-
-
-def _partition(number: int, offset: OffsetAndMetadata) -> OffsetCommitRequestPartition:
-    return OffsetCommitRequestPartition(
-        partition_index=number,
-        committed_offset=offset.offset,
-        committed_leader_epoch=-1 if offset.leader_epoch is None else offset.leader_epoch,
-        committed_metadata=offset.metadata,
-    )
-
-
-def codes_of(attempt: Attempt, completed: Completed) -> Mapping[TopicPartition, int]:
-    """The broker's result for each partition."""
-    answer: Any = completed.response
-    by_name = completed.version <= _LAST_WITH_NAMES
-    return {
-        TopicPartition(
-            topic.name if by_name else attempt.names.get(topic.topic_id, ""), partition.partition_index
-        ): partition.error_code
-        for topic in answer.topics
-        for partition in topic.partitions
-    }
-
 
 _MOST_WAITING: Final = 1_000
 """The most asynchronous commits that wait while no coordinator is known.
@@ -262,6 +95,7 @@ class CommitRequestManager:
         self._attempt: Attempt | None = None
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._refused_as: GroupMetadata | None = None
+        self._outsider = GroupMetadata(config.group_id or "")
         self._given: dict[TopicPartition, int] = {}
         self._committed = CommittedOffsets(coordinator, metadata, config)
         coordinator.on_failed.append(self._coordinator_failed)
@@ -289,14 +123,24 @@ class CommitRequestManager:
         """Commit. With ``retry`` the answer is an `Answer`, repeated until the deadline; else a `CommitCompleted`."""
         if not call.retry and len(self._queue) >= _MOST_WAITING and self._coordinator.node_id is None:
             self._fail_oldest(now)
+        self.given(call, now)
+        self._queue.append(self.seen(call))
+        self._first_deadline = min(self._first_deadline, call.deadline)
+
+    def given(self, call: Commit, now: int) -> None:
+        """The application has given these offsets."""
+        for partition in call.offsets:
+            self._given[partition] = now
+
+    def seen(self, call: Commit) -> Pending:
+        """The commit of a call, as it is at present. It changes nothing."""
         # Programs commit each record: one pass, and no unnecessary objects.
-        known, read_under, given = call.known, call.read_under, self._given
+        known, read_under = call.known, call.read_under
         is_member = known is not None and self._membership.managed
         tenure: dict[TopicPartition, PartitionState | None] = {}
         pending = Pending(call, tenure, {}, lost=set(call.lost))
         outside: list[TopicPartition] = []
         for partition, at in call.offsets.items():
-            given[partition] = now
             held = tenure[partition] = self._membership.tenure(partition)
             if held is None:
                 outside.append(partition)
@@ -311,8 +155,23 @@ class CommitRequestManager:
         if outside:
             pending.foreign = frozenset(filter(self.is_foreign, outside))
             pending.strangers = frozenset(p for p in outside if not self.was_ours(p))
-        self._queue.append(pending)
-        self._first_deadline = min(self._first_deadline, call.deadline)
+        return pending
+
+    # ------------------------------------------------------------ sent by the application's thread
+
+    def free_for(self, now: int) -> int | None:
+        """The coordinator to which a commit could be sent at once, with none before it; None: it could not."""
+        if self._queue or self._attempt is not None or self._refused_as is not None:
+            return None
+        if self._membership.managed and not self._membership.settled:
+            return None
+        return self._coordinator.node_id if self._backoff.ready(now) else None
+
+    def took_over(self, now: int, call: Commit, node_id: int) -> Request:
+        """The application's thread has sent a commit while `free_for` held, and its end is decided here."""
+        self.commit(now, call)
+        self._attempt = self.attempt(now, node_id, [*self._queue])
+        return self._attempt.request
 
     def _fail_oldest(self, now: int) -> None:
         oldest = next((p for p in self._queue if not (p.done or p.call.retry)), None)
@@ -441,17 +300,26 @@ class CommitRequestManager:
         node_id = self._coordinator.node_id
         if node_id is None:
             return self._coordinator.require(now)
-        self._attempt = combined(
+        self._attempt = self.attempt(now, node_id, batch)
+        requests.append(self._attempt.request)
+        return FOREVER
+
+    @property
+    def identity(self) -> GroupMetadata:
+        """The identity that commits are sent with: one object as long as it is the same."""
+        return self._membership.group if self._membership.managed else self._outsider
+
+    def attempt(self, now: int, node_id: int, batch: list[Pending]) -> Attempt:
+        """One request for these commits, as of now."""
+        return combined(
             now,
             node_id,
             batch,
-            self._membership.group if managed else GroupMetadata(self._config.group_id or ""),
+            self.identity,
             self._metadata,
-            managed=managed,
+            managed=self._membership.managed,
             timeout_ms=self._config.request_timeout_ms,
         )
-        requests.append(self._attempt.request)
-        return FOREVER
 
     def _leave_out_former_topics(self) -> None:
         """Offsets of a topic that was recreated since: before OffsetCommit 10 brokers know topics by name only."""

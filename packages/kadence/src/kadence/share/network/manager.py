@@ -2,7 +2,8 @@
 
 Network thread, sans-IO. Of one broker the first of these that applies is sent, when no request is under way to it:
 
-    it is left                              what is still to be said, in the request that closes the session
+    it is left                              what is still to be said, and releases of what its session does not have, in
+                                            the request that closes the session
     its session was lost, not its locks     a fetch of nothing, which opens the session anew (§13.7 of our reference)
     commit(), commit_async()                an acknowledge request
     locks to be renewed                     an acknowledge request that renews, and acknowledges nothing
@@ -36,7 +37,7 @@ from kadence.share.network.appetite import Appetite, Limits
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.member import Assignment
 from kadence.share.network.native_renewals import WITH_RENEWALS, NativeRenewals
-from kadence.share.network.node import Sent, ShareNode, carried
+from kadence.share.network.node import Sent, ShareNode, carried, released
 from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
 from kadence.share.share_state import AcquiredFetch, ShareState
@@ -101,6 +102,7 @@ class ShareRequestManager:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
             node.closing = node.changed = True
+            node.abandoned = list(node.held.values())
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
@@ -243,7 +245,7 @@ class ShareRequestManager:
         """A session ends with the last of what is still to be said."""
         said = node.ready(now, renews=False)
         left = [piece for piece in node.pieces if not piece.renews and piece not in said]
-        if not left:
+        if not left and not (said and node.outside(now)):
             return self._close(now, node), FOREVER
         if said:
             return self._acknowledge(now, node, said), FOREVER
@@ -297,7 +299,10 @@ class ShareRequestManager:
     # ------------------------------------------------------------ requests
 
     def _close(self, now: int, node: ShareNode) -> Request:
-        request = self._acknowledge(now, node, node.ready(now, renews=False), closes=True)
+        said = node.ready(now, renews=False)
+        # Apart from what is said: of a partition that has moved meanwhile all of a request is refused.
+        request = self._acknowledge(now, node, said, closes=True, releases=[] if said else node.outside(now))
+        node.abandoned = []
         log.debug("closing the share session with broker %d", node.node_id)
         return request
 
@@ -309,6 +314,7 @@ class ShareRequestManager:
         renewals: dict[Held, list[Range]] | None = None,
         *,
         closes: bool = False,
+        releases: Sequence[Held] = (),
     ) -> Request:
         session, renewals = node.session, renewals or {}
         sent = Sent(node, session.member_id, now, None, pieces, renewals, closes=closes)
@@ -318,7 +324,7 @@ class ShareRequestManager:
             member_id=session.member_id,
             share_session_epoch=CLOSES if closes else session.epoch,
             is_renew_ack=renews,
-            topics=acknowledge_topics(carried(pieces, renewals)),
+            topics=acknowledge_topics(carried(pieces, renewals) | released(releases)),
         )
         return self._send(now, sent, message, 0, WITH_RENEWALS if renews else None)
 

@@ -17,7 +17,7 @@ from kadence.share.network.offsets import Range, without
 from kadence.share.network.session import ShareSession
 from kadence.share.share_state import AcquiredFetch
 
-__all__ = ["Sent", "ShareNode", "carried"]
+__all__ = ["Sent", "ShareNode", "carried", "released"]
 
 
 @dataclass(slots=True, eq=False)
@@ -53,6 +53,7 @@ class ShareNode:
             nothing although they might have waited. short_polls: how many of these have had their fetch.
         redelivers: some of the records that it brought last had been delivered before.
         closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
+        abandoned: what was held when the consumer left.
         native: renewals of the native thread that are not answered yet, with when they were sent.
         changed: something of what is held, or of the session, since `NativeRenewals` has looked.
     """
@@ -70,6 +71,7 @@ class ShareNode:
         self.fetched_at = -1
         self.redelivers = False
         self.closing = False
+        self.abandoned: list[Held] = []
         self.can_renew = True
         self.native: dict[Request, int] = {}
         self.changed = False
@@ -114,6 +116,19 @@ class ShareNode:
                 chosen.append(piece)
         return chosen
 
+    def outside(self, now: int) -> list[Held]:
+        """What was held when the consumer left, as far as the end of the session does not release it.
+
+        A partition that the group gave to another member has left the session, and its records may still be held.
+        """
+        return [
+            each
+            for each in self.abandoned
+            if each.open
+            and each.fetch.partition not in self.session.members
+            and each.is_locked(now, each.open)
+        ]
+
     def due_for_renewal(self, now: int, lock_ms: int) -> dict[Held, list[Range]]:
         """Of what is held, the offsets whose locks are to be renewed now, since half of some lock is over.
 
@@ -144,6 +159,16 @@ class ShareNode:
             f"<ShareNode {self.node_id} epoch={self.session.epoch} held={len(self.held)} pieces={len(self.pieces)} "
             f"sent={self.sent is not None}>"
         )
+
+
+def released(held: Iterable[Held]) -> dict[TopicIdPartition, list[Acknowledged]]:
+    """What a request says that gives these back."""
+    said: dict[TopicIdPartition, list[Acknowledged]] = {}
+    for each in held:
+        said.setdefault(each.fetch.partition, []).extend(
+            Acknowledged(first, last, AcknowledgeType.RELEASE) for first, last in each.open
+        )
+    return {partition: joined(ranges) for partition, ranges in said.items()}
 
 
 def carried(

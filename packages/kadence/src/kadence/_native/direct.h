@@ -1,0 +1,172 @@
+/* A request that the application's thread writes by itself, and whose plain answer wakes that thread.
+ *
+ * Such a call costs neither the network thread nor a hand-over of the interpreter. It is possible while the network
+ * thread waits in kd_wait (the way is open), for requests whose plain answer is known byte for byte. Anything else that
+ * comes is for Python, as is a request without an answer when the network thread comes back: it takes that over as one
+ * of its own (it is left to it), with everything that may become of requests.
+ *
+ * The lock guards all of it. It is held for a copy, a comparison or one write that cannot block. The gate of the session
+ * is taken under it, and nothing else.
+ */
+#ifndef KADENCE_DIRECT_H
+#define KADENCE_DIRECT_H
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "arrivals.h"
+#include "session.h"
+
+#define KD_DIRECT_MOST 512 /* bytes of an answer, with its length */
+#define KD_DIRECT_ID_AT 8  /* where the correlation id stands in a request, */
+#define KD_DIRECT_SAME 4   /* and in an answer */
+
+/* States of a way. */
+#define KD_DIRECT_SHUT 0
+#define KD_DIRECT_IS_OPEN 1
+#define KD_DIRECT_ASKED 2 /* it is open, and a request has no answer yet */
+#define KD_DIRECT_LEFT 3  /* it is shut, and that request is left to the network thread */
+#define KD_DIRECT_ENDED 4 /* it is shut for good: the connection has ended */
+
+/* What became of a request. */
+#define KD_DIRECT_WAITING 0
+#define KD_DIRECT_ANSWERED 1
+#define KD_DIRECT_TAKEN_OVER 2 /* by the network thread */
+
+typedef struct {
+    pthread_mutex_t lock;
+    int state;
+    uint32_t turn; /* goes up each time it is opened; never 0 */
+    int32_t next_id, asked_id;
+    int *outcome; /* of the request under way, for whoever waits for it; atomic */
+    unsigned char answer[KD_DIRECT_MOST]; /* the plain one of the request under way */
+    size_t answer_length;
+    kd_flag *flag; /* raised by the answer */
+    /* Of all requests since the network thread counted last: */
+    int answered;
+    int64_t asked_ms, waited_ms; /* the time of the last one, and the sum of their waits */
+    size_t sent, heard; /* bytes */
+} kd_direct;
+
+static void kd_direct_number(unsigned char *at, int32_t id) {
+    at[0] = (unsigned char)((uint32_t)id >> 24);
+    at[1] = (unsigned char)((uint32_t)id >> 16);
+    at[2] = (unsigned char)((uint32_t)id >> 8);
+    at[3] = (unsigned char)id;
+}
+
+/* Requests may be written from now on, with correlation ids from this one on. The network thread, before it waits. */
+static void kd_direct_open(kd_direct *direct, int32_t next_id) {
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_SHUT) {
+        direct->state = KD_DIRECT_IS_OPEN;
+        direct->next_id = next_id;
+        if (++direct->turn == 0) direct->turn = 1;
+    }
+    pthread_mutex_unlock(&direct->lock);
+}
+
+/* None may be written from now on. The network thread, after its wait, before anything else. True if there is something
+ * to count or to take over. */
+static int kd_direct_shut(kd_direct *direct) {
+    int has_news;
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_IS_OPEN) direct->state = KD_DIRECT_SHUT;
+    if (direct->state == KD_DIRECT_ASKED) {
+        direct->state = KD_DIRECT_LEFT;
+        __atomic_store_n(direct->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
+    }
+    has_news = direct->answered > 0 || direct->state == KD_DIRECT_LEFT;
+    pthread_mutex_unlock(&direct->lock);
+    return has_news;
+}
+
+/* The number of the present opening; 0: it is shut, or a request is under way. */
+static uint32_t kd_direct_turn(kd_direct *direct) {
+    uint32_t turn;
+    pthread_mutex_lock(&direct->lock);
+    turn = direct->state == KD_DIRECT_IS_OPEN ? direct->turn : 0;
+    pthread_mutex_unlock(&direct->lock);
+    return turn;
+}
+
+/* Write a request, if the network thread has done nothing since this turn was read. Its correlation id is put into it.
+ * True if it is out: `outcome` stays where it is until that is no longer KD_DIRECT_WAITING. */
+static int kd_direct_ask(
+    kd_direct *direct, kd_session *session, uint32_t turn, unsigned char *frame, size_t length,
+    const unsigned char *answer, size_t answer_length, int *outcome, kd_flag *flag, int64_t now_ms
+) {
+    int is_out = 0;
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_IS_OPEN && direct->turn == turn && direct->next_id < INT32_MAX) {
+        ssize_t result;
+        kd_direct_number(frame + KD_DIRECT_ID_AT, direct->next_id);
+        result = kd_session_write_once(session, frame, length);
+        /* Also after an error: the network thread finds out that the connection has ended. */
+        if (result != KD_NOT_NOW) {
+            is_out = 1;
+            direct->asked_id = direct->next_id++;
+            memcpy(direct->answer, answer, answer_length);
+            kd_direct_number(direct->answer + KD_DIRECT_SAME, direct->asked_id);
+            direct->outcome = outcome;
+            __atomic_store_n(outcome, KD_DIRECT_WAITING, __ATOMIC_SEQ_CST);
+            direct->answer_length = answer_length;
+            direct->flag = flag;
+            direct->asked_ms = now_ms;
+            direct->sent += length;
+            direct->state = KD_DIRECT_ASKED;
+        }
+    }
+    pthread_mutex_unlock(&direct->lock);
+    return is_out;
+}
+
+/* Take the plain answer away if these bytes are it, and nothing else. True if they were. The network thread, without the
+ * interpreter. */
+static int kd_direct_look(kd_direct *direct, const unsigned char *bytes, size_t held, int64_t now_ms) {
+    kd_flag *flag = NULL;
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_ASKED && held == direct->answer_length && memcmp(bytes, direct->answer, held) == 0) {
+        direct->state = KD_DIRECT_IS_OPEN;
+        __atomic_store_n(direct->outcome, KD_DIRECT_ANSWERED, __ATOMIC_SEQ_CST);
+        direct->answered++;
+        direct->waited_ms += now_ms - direct->asked_ms;
+        direct->heard += held;
+        flag = direct->flag;
+    }
+    pthread_mutex_unlock(&direct->lock);
+    if (flag == NULL) return 0;
+    if (__atomic_load_n(&flag->waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(flag);
+    return 1;
+}
+
+static int kd_direct_outcome(const int *outcome) { return __atomic_load_n(outcome, __ATOMIC_SEQ_CST); }
+
+/* All is counted. The network thread, while it is shut. */
+static void kd_direct_counted(kd_direct *direct) {
+    pthread_mutex_lock(&direct->lock);
+    direct->answered = 0;
+    direct->waited_ms = 0;
+    direct->sent = direct->heard = 0;
+    if (direct->state == KD_DIRECT_LEFT) direct->state = KD_DIRECT_SHUT;
+    pthread_mutex_unlock(&direct->lock);
+}
+
+/* None may ever be written from now on. The network thread, before the connection is closed. */
+static void kd_direct_end(kd_direct *direct) {
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_ASKED || direct->state == KD_DIRECT_LEFT) {
+        __atomic_store_n(direct->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
+    }
+    direct->state = KD_DIRECT_ENDED;
+    pthread_mutex_unlock(&direct->lock);
+}
+
+static void kd_direct_init(kd_direct *direct) {
+    memset(direct, 0, sizeof *direct);
+    pthread_mutex_init(&direct->lock, NULL);
+}
+
+#endif

@@ -1,0 +1,468 @@
+"""Commits that the application's thread sends by itself, over real sockets, and all that may come in between."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from tests.patience import PATIENCE, until
+
+from kadence import AsyncConsumer, Consumer, Producer, TopicPartition
+from kadence.clock import FOREVER
+from kadence.errors import (
+    ClosedError,
+    CommitFailedError,
+    ForkedError,
+    GroupAuthorizationError,
+    KafkaTimeoutError,
+    WakeupError,
+)
+from kadence.net import drain
+from kadence.net.direct import DirectWay
+from kadence.protocol import error_codes as ec
+from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kadence.protocol.offset_commit import OffsetCommitRequest
+from kadence.types import OffsetAndMetadata
+from kadence_broker import Broker
+
+pytestmark = pytest.mark.skipif(
+    not drain.COMPILED or drain.drain.new_arrivals() is None,
+    reason="no futexes, or threads share the interpreter",
+)
+
+RECORDS = 600
+TPS = [TopicPartition("t", number) for number in range(2)]
+
+
+@pytest.fixture
+def broker() -> Iterator[Broker]:
+    with Broker(topics={"t": 2}) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(2 * RECORDS):
+                producer.send("t", b"%d" % number, partition=number % 2)
+        yield broker
+
+
+class Ways:
+    """Counts the commits that the application's thread sent, and those that it left to the network thread."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent = self.taken_over = 0
+        ask, took_over = DirectWay.ask, DirectWay.count
+
+        def counted(way: DirectWay, *arguments: Any) -> Any:
+            asked = ask(way, *arguments)
+            self.sent += asked is not None
+            return asked
+
+        def looked_at(way: DirectWay, now: int) -> None:
+            before = way._connection.in_flight
+            took_over(way, now)
+            self.taken_over += way._connection.in_flight - before
+
+        monkeypatch.setattr(DirectWay, "ask", counted)
+        monkeypatch.setattr(DirectWay, "count", looked_at)
+
+
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
+    return Ways(monkeypatch)
+
+
+@pytest.fixture
+def consumer(broker: Broker, ways: Ways) -> Iterator[Consumer]:
+    """In its group, with some commits behind it, the last of them sent by this thread."""
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        retry_backoff_ms=10,
+    ) as consumer:
+        consumer.subscribe("t")
+        settle(consumer, ways)
+        yield consumer
+
+
+def settle(consumer: Consumer, ways: Ways) -> None:
+    """Commit until that is done by this thread."""
+
+    def is_direct() -> bool:
+        before = ways.sent
+        consumer.commit(next(consumer))
+        return ways.sent > before
+
+    until(is_direct, every=0)
+
+
+def stands_at(consumer: Consumer, record: Any) -> bool:
+    tp = TopicPartition(record.topic, record.partition)
+    found = consumer.committed([tp])[tp]
+    return found is not None and found.offset == record.offset + 1
+
+
+def test_commits_in_a_row_cost_the_network_thread_nothing(consumer: Consumer, ways: Ways) -> None:
+    sent = ways.sent
+    last: dict[int, int] = {}
+    count = 300
+    for _ in range(count):
+        record = next(consumer)
+        consumer.commit(record)
+        last[record.partition] = record.offset + 1
+    assert ways.sent - sent > count // 2
+    found = consumer.committed([TopicPartition("t", number) for number in last])
+    assert {tp.partition: at.offset for tp, at in found.items() if at is not None} == last
+
+
+def test_every_commit_is_counted_once(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    def total() -> float:
+        return next(value for key, value in consumer.metrics().items() if key.name == "commit-total")
+
+    with broker.faults.observe(OffsetCommitRequest) as seen:
+        # It has been told of the earlier ones by then.
+        consumer.committed(TPS)
+        before, sent = total(), ways.sent
+        for _ in range(50):
+            consumer.commit(next(consumer))
+        consumer.committed(TPS)
+        until(lambda: total() - before == 50, what=lambda: f"{total() - before}")
+        assert len(seen) == 50
+    assert ways.sent > sent
+
+
+def test_the_epoch_of_the_leader_and_only_one_offset_without_metadata(consumer: Consumer, ways: Ways) -> None:
+    record = next(consumer)
+    settle(consumer, ways)
+    sent = ways.sent
+    consumer.commit({TPS[0]: OffsetAndMetadata(3, record.leader_epoch, "mine")})
+    consumer.commit({TPS[0]: OffsetAndMetadata(4), TPS[1]: OffsetAndMetadata(5)})
+    assert ways.sent == sent, "these are for the network thread"
+    assert consumer.committed(TPS) == {TPS[0]: OffsetAndMetadata(4), TPS[1]: OffsetAndMetadata(5)}
+    consumer.commit({TPS[0]: OffsetAndMetadata(6, record.leader_epoch)})
+    assert consumer.committed(TPS)[TPS[0]] == OffsetAndMetadata(6, record.leader_epoch)
+
+
+@pytest.mark.parametrize("code", [ec.COORDINATOR_LOAD_IN_PROGRESS, ec.NOT_COORDINATOR])
+def test_an_error_that_passes_is_the_network_threads_affair(
+    broker: Broker, consumer: Consumer, ways: Ways, code: int
+) -> None:
+    taken_over = ways.taken_over
+    record = next(consumer)
+    with broker.faults.error(OffsetCommitRequest, code, times=1):
+        consumer.commit(record)
+    assert stands_at(consumer, record)
+    assert ways.taken_over == taken_over + 1
+    settle(consumer, ways)
+
+
+def test_a_refusal_is_raised(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    record = next(consumer)
+    with (
+        broker.faults.error(OffsetCommitRequest, ec.UNKNOWN_MEMBER_ID, times=1),
+        pytest.raises(CommitFailedError),
+    ):
+        consumer.commit(record)
+
+
+def test_a_lost_connection_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    for _ in range(3):
+        settle(consumer, ways)
+        taken_over, record = ways.taken_over, next(consumer)
+        with broker.faults.disconnect(OffsetCommitRequest, times=1):
+            consumer.commit(record)
+        assert stands_at(consumer, record)
+        assert ways.taken_over == taken_over + 1
+
+
+@pytest.mark.parametrize("is_sent", [False, True], ids=["before it is sent", "after"])
+def test_a_commit_of_a_signal_handler_in_the_midst(
+    consumer: Consumer, ways: Ways, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    """Each commits its own offset, and neither takes the other's answer away."""
+    outer = next(consumer)
+    ask = DirectWay.ask
+    nested: list[int] = []
+
+    def interrupted(way: DirectWay, *arguments: Any) -> Any:
+        asked = ask(way, *arguments) if is_sent else None
+        if not nested:
+            nested.append(outer.offset)
+            consumer.commit({TopicPartition(outer.topic, outer.partition): outer.offset}, timeout=PATIENCE)
+        return asked if is_sent else ask(way, *arguments)
+
+    monkeypatch.setattr(DirectWay, "ask", interrupted)
+    consumer.commit(outer, timeout=PATIENCE)
+    monkeypatch.setattr(DirectWay, "ask", ask)
+    assert nested
+    if is_sent:
+        # The handler's commit is the later one.
+        assert stands_at(consumer, outer) is False
+        consumer.commit(outer)
+    assert stands_at(consumer, outer)
+
+
+def test_without_any_time_nothing_is_sent(consumer: Consumer, ways: Ways) -> None:
+    before = ways.sent
+    with contextlib.suppress(KafkaTimeoutError):
+        consumer.commit(next(consumer), timeout=0)
+    assert ways.sent == before
+
+
+def test_the_time_limit(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    for limit in (0.02, 0.3):
+        settle(consumer, ways)
+        record, sent = next(consumer), ways.sent
+        with (
+            broker.faults.drop(OffsetCommitRequest, times=1),
+            pytest.raises(KafkaTimeoutError, match="commit"),
+        ):
+            consumer.commit(record, timeout=limit)
+        assert ways.sent == sent + 1
+        with broker.faults.disconnect(ConsumerGroupHeartbeatRequest, times=1):
+            # The lost answer would hold up the connection until request.timeout.ms.
+            consumer.commit(record)
+        assert stands_at(consumer, record)
+
+
+def test_a_slow_answer_is_the_network_threads_affair(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    record, taken_over = next(consumer), ways.taken_over
+    with broker.faults.delay(OffsetCommitRequest, 0.4, times=1):
+        consumer.commit(record)
+    assert ways.taken_over == taken_over + 1
+    assert stands_at(consumer, record)
+
+
+def test_wakeup_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    record, later, sent = next(consumer), next(consumer), ways.sent
+
+    def wake() -> None:
+        until(lambda: ways.sent > sent, every=0.001)
+        consumer.wakeup()
+
+    with broker.faults.delay(OffsetCommitRequest, 0.3, times=1):
+        waking = threading.Thread(target=wake)
+        waking.start()
+        with pytest.raises(WakeupError):
+            consumer.commit(record)
+        waking.join(PATIENCE)
+    consumer.commit(later)
+    assert stands_at(consumer, later), "what was sent first takes nothing back"
+    settle(consumer, ways)
+
+
+def test_ctrl_c_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    record, later, sent = next(consumer), next(consumer), ways.sent
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def interrupt() -> None:
+        until(lambda: ways.sent > sent, every=0.001)
+        signal.pthread_kill(main, signal.SIGINT)
+
+    with broker.faults.delay(OffsetCommitRequest, 0.3, times=1):
+        interrupting = threading.Thread(target=interrupt)
+        interrupting.start()
+        with pytest.raises(KeyboardInterrupt):
+            consumer.commit(record)
+        interrupting.join(PATIENCE)
+    consumer.commit(later)
+    assert stands_at(consumer, later)
+
+
+def test_close_by_another_thread_in_the_wait(broker: Broker, ways: Ways) -> None:
+    consumer = Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    consumer.subscribe("t")
+    settle(consumer, ways)
+    record, sent = next(consumer), ways.sent
+    with broker.faults.delay(OffsetCommitRequest, 0.3, times=1):
+
+        def close() -> None:
+            until(lambda: ways.sent > sent, every=0.001)
+            consumer.close(PATIENCE)
+
+        closing = threading.Thread(target=close)
+        closing.start()
+        with pytest.raises((WakeupError, ClosedError)):
+            consumer.commit(record)
+        closing.join(PATIENCE)
+        assert not closing.is_alive()
+
+
+def test_what_was_read_before_a_seek_does_not_count(consumer: Consumer, ways: Ways) -> None:
+    """By the door for all commits (C19), on this thread as on the other."""
+    tp, stale = TPS[0], {TPS[0]: -1}
+    consumer.commit({tp: OffsetAndMetadata(7)})
+    sent = ways.sent
+    consumer._run(consumer._core.commits.commit({tp: OffsetAndMetadata(9)}, FOREVER, stale))
+    assert ways.sent == sent
+    assert consumer.committed([tp])[tp] == OffsetAndMetadata(7)
+    settle(consumer, ways)
+
+
+def test_all_that_was_returned_of_one_partition(broker: Broker, ways: Ways) -> None:
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="by-hand",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.assign([TPS[0]])
+        for _ in range(20):
+            record = next(consumer)
+            consumer.commit()
+            assert stands_at(consumer, record)
+        assert ways.sent > 0
+
+
+def test_heartbeats_come_in_between(ways: Ways) -> None:
+    """The network thread and this one write on the same connection, thousands of times."""
+    with Broker(
+        topics={"t": 1},
+        config={
+            "group.consumer.heartbeat.interval.ms": "10",
+            "group.consumer.min.heartbeat.interval.ms": "10",
+        },
+    ) as broker:
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for _ in range(3_000):
+                producer.send("t", b"x")
+        with (
+            Consumer(
+                bootstrap_servers=broker.bootstrap_servers,
+                group_id="g",
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+            ) as consumer,
+            broker.faults.observe(ConsumerGroupHeartbeatRequest) as beats,
+        ):
+            consumer.subscribe("t")
+            settle(consumer, ways)
+            sent = ways.sent
+            for _ in range(2_000):
+                record = next(consumer)
+                consumer.commit(record)
+            assert stands_at(consumer, record)
+            assert len(beats) > 20
+            assert ways.sent > sent + 500
+
+
+def test_while_every_object_begins_a_collection(consumer: Consumer, ways: Ways) -> None:
+    sent, before = ways.sent, gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for _ in range(30):
+            record = next(consumer)
+            consumer.commit(record)
+    finally:
+        gc.set_threshold(*before)
+    assert stands_at(consumer, record)
+    assert ways.sent > sent
+
+
+def test_a_broker_that_pauses_in_the_middle(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    last: dict[int, int] = {}
+    done = threading.Event()
+
+    def pause() -> None:
+        while not done.wait(0.1):
+            with broker.faults.freeze():
+                done.wait(0.25)
+
+    pausing = threading.Thread(target=pause)
+    pausing.start()
+    try:
+        for _ in range(400):
+            record = next(consumer)
+            consumer.commit(record)
+            last[record.partition] = record.offset + 1
+    finally:
+        done.set()
+        pausing.join(PATIENCE)
+    found = consumer.committed([TopicPartition("t", number) for number in last])
+    assert {tp.partition: at.offset for tp, at in found.items() if at is not None} == last
+
+
+def test_under_asyncio(broker: Broker, ways: Ways) -> None:
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            await consumer.subscribe("t")
+            count = 0
+            async for record in consumer:
+                await consumer.commit(record)
+                count += 1
+                if count == 100:
+                    break
+            assert ways.sent > 50
+            with broker.faults.delay(OffsetCommitRequest, 0.3, times=1):
+                task = asyncio.create_task(consumer.commit(await anext(aiter(consumer))))
+                await asyncio.sleep(0.02)
+                task.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+            record = await anext(aiter(consumer))
+            await consumer.commit(record)
+            tp = TopicPartition(record.topic, record.partition)
+            found = (await consumer.committed([tp]))[tp]
+            assert found is not None
+            assert found.offset == record.offset + 1
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+def test_tasks_that_commit_at_once(broker: Broker, ways: Ways) -> None:
+    """Each learns of its own commit, be it sent by the loop's thread or not."""
+
+    async def work() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer:
+            await consumer.subscribe("t")
+            for number in range(60):
+                records = [await anext(aiter(consumer)) for _ in range(3)]
+                failing = number % 10 == 9
+                with contextlib.ExitStack() as faults:
+                    if failing:
+                        faults.enter_context(
+                            broker.faults.error(OffsetCommitRequest, ec.GROUP_AUTHORIZATION_FAILED, times=1)
+                        )
+                    ended = await asyncio.gather(*map(consumer.commit, records), return_exceptions=True)
+                failed = [each for each in ended if each is not None]
+                assert all(isinstance(each, GroupAuthorizationError) for each in failed)
+                assert bool(failed) is failing
+            assert ways.sent > 20
+
+    asyncio.run(asyncio.wait_for(work(), PATIENCE))
+
+
+def test_in_a_forked_child(consumer: Consumer, ways: Ways) -> None:
+    record = next(consumer)
+    child = os.fork()
+    if not child:
+        try:
+            consumer.commit(record)
+        except ForkedError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    settle(consumer, ways)
