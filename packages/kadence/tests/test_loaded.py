@@ -33,7 +33,8 @@ def test_an_attribute() -> None:
 def test_a_connection_comes_while_another_thread_imports_ssl() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        assert stream_of(ours)
+        stream = stream_of(ours)
+        assert not stream.has_unwritten
     assert tell(ConnectionRefusedError(111, "Connection refused")) == "Connection refused"
 
 
