@@ -23,7 +23,7 @@ from kadence.errors import SchemaNotFoundError
 from kadence.errors.local import AnswerPendingError
 from kadence.logs import OwnThread
 
-__all__ = ["LAG_EVERY_MS", "LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers"]
+__all__ = ["LAG_EVERY_MS", "LAG_S", "MOST_KEPT", "REFUSED_MS", "Answers", "RefusedUntilError"]
 
 LAG_S: Final = 1.0
 """How long (s) after a first "no such id" the request is repeated: a follower of the registry learns of an id slightly
@@ -50,6 +50,18 @@ Ask: TypeAlias = "Callable[[list[K]], Asked[K, V]]"
 
 class _AbandonedError(BaseException):
     """The thread that asked was interrupted before the answer."""
+
+
+class RefusedUntilError(SchemaNotFoundError):
+    """There is no schema, for a reason that was found earlier.
+
+    Attributes:
+        until_ms: when the request is worth repeating, whenever this answer is kept.
+    """
+
+    def __init__(self, message: str, until_ms: int = 0) -> None:
+        super().__init__(message)
+        self.until_ms = until_ms
 
 
 class Answers(Generic[K, V]):
@@ -191,7 +203,10 @@ class Answers(Generic[K, V]):
                 self._refused.pop(key, None)
                 self._known.pop(key, None)
                 if isinstance(found, SchemaNotFoundError):
-                    _keep(self._refused, key, (add_ms(now, REFUSED_MS), found))
+                    until = add_ms(now, REFUSED_MS)
+                    if isinstance(found, RefusedUntilError):
+                        until = found.until_ms
+                    _keep(self._refused, key, (until, found))
                 else:
                     _keep(self._known, key, (add_ms(now, self._keep_ms), found))
         return made

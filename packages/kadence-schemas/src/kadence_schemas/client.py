@@ -14,7 +14,7 @@ from uuid import UUID
 
 from kadence.clock import Clock, SystemClock, add_ms
 from kadence.errors import ConfigError, SchemaNotFoundError, SchemaRegistryError
-from kadence_schemas.answers import REFUSED_MS, Answers
+from kadence_schemas.answers import REFUSED_MS, Answers, RefusedUntilError
 from kadence_schemas.framing import MOST_ID, said_of
 from kadence_schemas.http import Http, NoPathError
 from kadence_schemas.schemas import AVRO, PROTOBUF, RegisteredSchema, ResolvedSchema, Schema, SchemaReference
@@ -290,7 +290,7 @@ class SchemaRegistryClient:
     def _asked(self, wanted: Wanted, query: str) -> Any:
         """The registry's answer for an id or a GUID, or that there is none."""
         if isinstance(wanted.schema, str) and self._clock.now_ms() < self._no_guids_until:
-            return _no_guids(wanted.schema)
+            return _no_guids(wanted.schema, self._no_guids_until)
         try:
             found = self._http.ask(self._place_of(wanted, query), (NO_SCHEMA, NO_SUBJECT))
         except NoPathError:
@@ -298,7 +298,7 @@ class SchemaRegistryClient:
             if isinstance(wanted.schema, int) or not self._is_registry():
                 raise
             self._no_guids_until = add_ms(self._clock.now_ms(), REFUSED_MS)
-            return _no_guids(wanted.schema)
+            return _no_guids(wanted.schema, self._no_guids_until)
         return _no_schema(wanted.schema) if found is None else found
 
     def _is_registry(self) -> bool:
@@ -519,9 +519,10 @@ def _no_schema(schema: int | str) -> SchemaNotFoundError:
     return SchemaNotFoundError(f"{said_of(schema)} is not in the registry")
 
 
-def _no_guids(guid: str) -> SchemaNotFoundError:
-    return SchemaNotFoundError(
-        f"{said_of(guid)} cannot be looked up: the registry does not know GUIDs (Confluent's does from version 8 on)"
+def _no_guids(guid: str, until_ms: int) -> SchemaNotFoundError:
+    return RefusedUntilError(
+        f"{said_of(guid)} cannot be looked up: the registry does not know GUIDs (Confluent's does from version 8 on)",
+        until_ms,
     )
 
 

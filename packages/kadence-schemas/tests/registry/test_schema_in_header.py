@@ -232,6 +232,24 @@ def test_a_guid_that_an_old_registry_cannot_look_up_makes_a_bad_record(no_path: 
         assert len(server.requests) > asked + 1
 
 
+def test_a_guid_that_was_not_requested_is_requested_when_the_first_one_is() -> None:
+    """It was refused for a reason that was 59 s old, so it is refused for 1 s."""
+    clock = FakeClock()
+    with OldRegistry() as server:
+        client = SchemaRegistryClient._of(
+            RegistryOptions((server.url,), retries=1), lambda seconds: None, clock
+        )
+        first, later = (str(uuid.UUID(int=number)) for number in (1, 2))
+        for guid, ms in ((first, REFUSED_MS - 1_000), (later, 1_000)):
+            with pytest.raises(SchemaNotFoundError, match="does not know GUIDs"):
+                client.get_schema_by_guid(guid)
+            clock.advance(ms)
+        asked = len(server.requests)
+        with pytest.raises(SchemaNotFoundError):
+            client.get_schema_by_guid(later)
+        assert len(server.requests) > asked
+
+
 def test_what_is_no_registry_makes_no_record_bad_for_its_guid() -> None:
     with OldRegistry() as server:
         server.knows_types = False
