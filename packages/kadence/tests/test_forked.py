@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import re
 import signal
@@ -33,7 +34,7 @@ from kadence.client.surroundings import JobThread
 from kadence.consumer.application import processing
 from kadence.deserializers import _LOCK, converts_on_loop
 from kadence.errors import ForkedError
-from kadence.forked import ThisProcess, free_lock
+from kadence.forked import ThisProcess, _tell, free_lock
 from kadence.metrics.otel import ClientInstruments
 from kadence.net.tokens import TokenLogin
 from kadence.own_threads import Delivery
@@ -444,3 +445,15 @@ def test_a_loop_of_a_child_is_none_of_its_parents_clients() -> None:
 
         assert in_child(lambda: asyncio.run(send())) == 0
         runner.run(producer.close())
+
+
+def test_an_exception_is_shown_where_cpython_takes_a_new_thread_for_the_dead_one_that_held_the_lock_of_stderr(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Held(io.StringIO):
+        def write(self, text: str) -> int:
+            raise RuntimeError("reentrant call inside <_io.BufferedWriter name='<stderr>'>")
+
+    monkeypatch.setattr(sys, "stderr", Held())
+    _tell(ValueError("of the child"))
+    assert capfd.readouterr().err.endswith("ValueError: of the child\n")

@@ -176,23 +176,30 @@ def _exit_code(error: BaseException | None) -> int:
 def _tell(error: BaseException | None) -> None:
     """Write out what was printed, and show an exception on stderr, as far as nobody holds the locks of these."""
     text = _text(error)
+    shown = threading.Event()
     writing = [
         threading.Thread(target=_write, args=given, daemon=True)
-        for given in ((sys.stdout, ""), (sys.stderr, text))
+        for given in ((sys.stdout, "", threading.Event()), (sys.stderr, text, shown))
     ]
     for each in writing:
         each.start()
     for each in writing:
         each.join(_TELLING_S)
-    if text and writing[-1].is_alive():
+    if text and not shown.is_set():
         os.write(2, text.encode(errors="backslashreplace"))
 
 
-def _write(stream: TextIO | None, text: str) -> None:
+def _write(stream: TextIO | None, text: str, written: threading.Event) -> None:
     # There is none in a program without a console.
     if stream is not None:
-        stream.write(text)
-        stream.flush()
+        try:
+            stream.write(text)
+            stream.flush()
+        except RuntimeError:
+            # A thread of the parent held the stream's lock at the fork, and this new thread has got its number: CPython
+            # takes the two for one, and does not let this one wait.
+            return
+    written.set()
 
 
 def _text(error: BaseException | None) -> str:

@@ -163,7 +163,7 @@ def test_a_child_that_a_handler_forks_is_no_worker(real: Real, tmp_path: Path, k
     said, errors = run(program, FORKING, kind, real.servers)
     assert Counter(said) == Counter(["parent 6 2", *(f"child {n}" for n in range(6))]), errors
     assert sorted(program.with_suffix(".journal").read_text().split()) == [str(n) for n in range(6)]
-    assert errors.count("RuntimeError: of the child") == 2
+    assert errors.count("RuntimeError: of the child") == 2, errors
     returned = 1 if kind == "coroutine that awaits" else 0
     assert not (tmp_path / "went on").exists()
     codes = {0: returned, 1: 1, 2: 3}
