@@ -14,6 +14,7 @@ from confluent_kafka import (
     Producer,
     TopicPartition,
 )
+from tests.consumer.blackhole import mapped
 from tests.interop.librdkafka import QUIET, consuming, poll_until
 from tests.patience import PATIENCE
 
@@ -68,6 +69,19 @@ def test_a_second_member_takes_its_share_and_commits_are_kept(broker: Broker, st
         assert [each.offset for each in committed] == [end for _, end in broker.offsets("t")]
         assert all(each.leader_epoch == 0 for each in committed)
     assert set(seen.values()) == {1}
+
+
+def test_a_group_works_behind_mapped_ports() -> None:
+    with mapped(3) as (broker, paths):
+        broker.create_topic("t", 4)
+        produce(broker)
+        seen: dict[bytes, int] = {}
+        with consuming(broker) as member:
+            poll_until([member], lambda: len(seen) == RECORDS, seen)
+            member.commit(asynchronous=False)
+            committed = member.committed([TopicPartition("t", each) for each in range(4)], timeout=PATIENCE)
+        assert [each.offset for each in committed] == [end for _, end in broker.offsets("t")]
+        assert all(each.accepted for each in paths)
 
 
 def test_a_member_that_leaves_gives_its_partitions_back(broker: Broker) -> None:

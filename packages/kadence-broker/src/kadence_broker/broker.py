@@ -24,6 +24,7 @@ from uuid import uuid4
 from kadence.clock import Clock
 from kadence.errors import ClosedError, ConfigError, ForkedError, LocalError
 from kadence.logs import OwnThread, logger
+from kadence_broker.advertised import advertised_addresses
 from kadence_broker.core import BrokerCore, Surroundings
 from kadence_broker.faults import Faults
 from kadence_broker.server.listener import listen_all, reachable
@@ -89,6 +90,7 @@ class Broker:
         if fsync not in FSYNC:
             raise ConfigError(f"fsync must be one of {', '.join(FSYNC)}, not {fsync!r}")
         security = Security(tls, users, mechanisms, token_validator)
+        advertised = advertised_addresses(settings, security.protocol, nodes)
         cluster_id = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
         self._disk = None if data_dir is None else DataDirectory(data_dir, cluster_id, fsync)
         self._is_closed = False
@@ -99,11 +101,12 @@ class Broker:
             if self._disk is not None:
                 self._disk.close()
             raise
+        ports = [each.getsockname()[1] for each in sockets]
         self._core = BrokerCore(
             settings,
             sockets,
             host,
-            advertised=settings.advertised_host or reachable(host),
+            advertised=advertised or [(settings.advertised_host or reachable(host), each) for each in ports],
             security=security,
             cluster_id=cluster_id if self._disk is None else self._disk.cluster_id,
             disk=self._disk,
@@ -114,7 +117,7 @@ class Broker:
         self._core.start(topics or {})
         self._thread = OwnThread(target=self._core.loop.run, name="kadence-broker")
         self._thread.start()
-        _log.info("broker of %d nodes listens on %s", nodes, self.bootstrap_servers)
+        _log.info("broker listens on %r, ports %s; clients use %s", host, ports, self.bootstrap_servers)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "serving"
@@ -134,7 +137,7 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all nodes, including stopped ones, for `bootstrap.servers`."""
+        """The addresses of all nodes for clients, including stopped ones, for `bootstrap.servers`."""
         return self._core.bootstrap_servers
 
     @property

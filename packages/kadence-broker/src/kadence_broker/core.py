@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import selectors
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -63,6 +63,7 @@ class BrokerCore:
 
     Args:
         sockets: listening, one for each node, from node 1 on. host: the address that they listen on.
+        advertised: the host and port of each node for clients.
         disk: None: in memory. It is closed with the broker, and when this fails.
     """
 
@@ -72,7 +73,7 @@ class BrokerCore:
         sockets: list[socket.socket],
         host: str,
         *,
-        advertised: str,
+        advertised: Sequence[tuple[str, int]],
         security: Security,
         cluster_id: str,
         disk: DataDirectory | None,
@@ -83,8 +84,8 @@ class BrokerCore:
         self._worker = surroundings.worker
         self.faults = Faults()
         self.cluster = Cluster(cluster_id, surroundings.new_uuid, log_defaults=settings.log())
-        for node_id, sock in enumerate(sockets, 1):
-            self.cluster.nodes[node_id] = BrokerNode(node_id, advertised, sock.getsockname()[1])
+        for node_id, (name, port) in enumerate(advertised, 1):
+            self.cluster.nodes[node_id] = BrokerNode(node_id, name, port)
         self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector, surroundings.wall_ms)
         self.shares = share_leader(settings, self.cluster, self.loop)
         self.coordination = Coordination(
@@ -108,7 +109,12 @@ class BrokerCore:
         self.dispatcher = Dispatcher(self._services, self.faults)
         self.server = Server(self.loop, security, settings.limits(), self.dispatcher.on_frame)
         self.nodes = Nodes(
-            self.server, self.cluster, host, self._services.leaders_changed, surroundings.listen
+            self.server,
+            self.cluster,
+            host,
+            {node_id: sock.getsockname()[1] for node_id, sock in enumerate(sockets, 1)},
+            self._services.leaders_changed,
+            surroundings.listen,
         )
         for node_id, sock in enumerate(sockets, 1):
             self.server.add(node_id, sock)

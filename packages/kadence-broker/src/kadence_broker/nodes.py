@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 
 from kadence.errors import ConfigError
@@ -21,18 +21,19 @@ class Nodes:
     """The nodes of one broker. Its thread owns it.
 
     Args:
-        host: the address that they listen on.
+        host, ports: where they listen. Clients may be given other addresses.
         leaders_changed: called with partitions that have another leader, or none.
         listen: opens the socket of a node that starts again.
     """
 
-    __slots__ = ("_cluster", "_host", "_leaders_changed", "_listen", "_server", "_stopped")
+    __slots__ = ("_cluster", "_host", "_leaders_changed", "_listen", "_server", "_stopped", "ports")
 
     def __init__(
         self,
         server: Server,
         cluster: Cluster,
         host: str,
+        ports: Mapping[int, int],
         leaders_changed: Callable[[Iterable[Partition]], None],
         listen: Listen,
     ) -> None:
@@ -40,6 +41,7 @@ class Nodes:
         self._server = server
         self._cluster = cluster
         self._host = host
+        self.ports = ports
         self._leaders_changed = leaders_changed
         self._stopped: dict[int, BrokerNode] = {}
 
@@ -71,10 +73,9 @@ class Nodes:
             ConfigError: it was not stopped. ConnectError: its port is taken. OSError: the disk cannot keep the leaders;
                 the node is stopped as it was.
         """
-        node = self._stopped.get(node_id)
-        if node is None:
+        if node_id not in self._stopped:
             raise ConfigError(f"node {node_id} was not stopped; stopped are {sorted(self._stopped)}")
-        sock = self._listen(self._host, node.port)
+        sock = self._listen(self._host, self.ports[node_id])
         leaders = {
             each: node_id for each in self._partitions() if each.leader_id < 0 and each.replica_id == node_id
         }

@@ -34,6 +34,7 @@ class Settings(ShareConfigs):
     """
 
     advertised_host: str = _key("advertised.host.name", "")
+    advertised_listeners: str = _key("advertised.listeners", "")
     auto_create_topics: bool = _key("auto.create.topics.enable", True)
     num_partitions: int = _key("num.partitions", 1)
     message_max_bytes: int = _key("message.max.bytes", 1_048_588)

@@ -42,7 +42,8 @@ _EXAMPLES = """\
   kadence broker --fault 'any delay=50ms'      a slow broker
   kadence broker --fault 'fetch disconnect probability=0.01'
   kadence broker --schema-registry
-  kadence broker -X auto.create.topics.enable=false"""
+  kadence broker -X auto.create.topics.enable=false
+  kadence broker -X advertised.listeners=PLAINTEXT://localhost:19092"""
 
 
 def add(commands: Any, summary: str) -> None:

@@ -6,14 +6,14 @@ import selectors
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from tests.patience import PATIENCE
 
 from kadence import Broker
 from kadence_broker.cluster import BrokerNode
 
-__all__ = ["Path", "path_to"]
+__all__ = ["Path", "mapped", "path_to"]
 
 
 class Path:
@@ -21,11 +21,13 @@ class Path:
 
     Attributes:
         dark: connections that come now are accepted and lead nowhere.
+        accepted: the number of connections that came.
     """
 
     def __init__(self, target: tuple[str, int]) -> None:
         self.dark = False
-        self._target = target
+        self.accepted = 0
+        self.target = target
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._selector = selectors.DefaultSelector()
@@ -62,9 +64,10 @@ class Path:
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         self._open.append(client)
+        self.accepted += 1
         if self.dark:
             return
-        server = socket.create_connection(self._target)
+        server = socket.create_connection(self.target)
         self._open.append(server)
         self._selector.register(client, selectors.EVENT_READ, server)
         self._selector.register(server, selectors.EVENT_READ, client)
@@ -95,3 +98,17 @@ def path_to(broker: Broker) -> Iterator[Path]:
         yield path
     finally:
         path.close()
+
+
+@contextmanager
+def mapped(nodes: int) -> Iterator[tuple[Broker, list[Path]]]:
+    """A broker whose nodes advertise paths to them, as behind a mapping of ports."""
+    with ExitStack() as opened:
+        paths = [Path(("127.0.0.1", 0)) for _ in range(nodes)]
+        for each in paths:
+            opened.callback(each.close)
+        listeners = ",".join(f"PLAINTEXT://127.0.0.1:{each.port}" for each in paths)
+        broker = opened.enter_context(Broker(nodes=nodes, config={"advertised.listeners": listeners}))
+        for each, port in zip(paths, broker._core.nodes.ports.values(), strict=True):
+            each.target = ("127.0.0.1", port)
+        yield broker, paths

@@ -201,7 +201,7 @@ class SimulatedBroker:
             self._settings,
             sockets,
             _HOST,
-            advertised=_HOST,
+            advertised=[(_HOST, _FIRST_PORT + number) for number in range(self._nodes)],
             security=Security(),
             cluster_id=self._cluster_id,
             disk=DataDirectory(self._path / str(self._lives), self._cluster_id, "flush"),

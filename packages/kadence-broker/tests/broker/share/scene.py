@@ -78,7 +78,7 @@ class Scene:
             settings,
             [],
             "h",
-            advertised="h",
+            advertised=[],
             security=Security(),
             cluster_id="cluster" if disk is None else disk.cluster_id,
             disk=disk,

@@ -8,8 +8,9 @@ from typing import Final, Literal, TypeVar
 from kadence.admin.arguments import as_name, check
 from kadence.admin.calls import Ask, Calls, operation
 from kadence.admin.configs import KINDS, ConfigResource, as_resources, by_node_of, refused, text_of
-from kadence.admin.dead_letter_queues import TOPIC, describe_dead_letter_queues
+from kadence.admin.dead_letter_queues import describe_dead_letter_queues
 from kadence.admin.values import Outcomes
+from kadence.client.dead_letter_topics import TOPIC, warning
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.lazy_dataclasses import dataclass
@@ -124,12 +125,7 @@ def _warn_of_dead_letters(calls: Calls, deadline: int, groups: Collection[str]) 
         queues = Outcomes(errors=dict.fromkeys(groups, error))
     for group, queue in queues.items():
         if queue.faults:
-            _log.warning(
-                "group %s: brokers would not write dead letters to %s, and rejected records are lost: %s",
-                group,
-                queue.topic,
-                "; ".join(queue.faults),
-            )
+            _log.warning("%s", warning(group, queue.topic or "", queue.faults))
     for group, unseen in queues.errors.items():
         _log.info("group %s: its dead letter topic could not be looked at: %s", group, unseen)
 

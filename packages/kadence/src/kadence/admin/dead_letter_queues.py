@@ -1,14 +1,8 @@
-"""Dead letter topics of share groups (KIP-1191), and why a broker would not write to one.
-
-A broker takes any name of a topic. It looks at the topic when it writes a first dead letter; if it then does not take
-it, it archives the record all the same and tells no client.
-"""
+"""Dead letter topics of share groups (KIP-1191): which there are, and why brokers would not write to them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 from kadence.admin.arguments import as_names
 from kadence.admin.calls import Calls, operation
@@ -16,21 +10,13 @@ from kadence.admin.configs import ConfigEntry, ConfigResource, describe_configs
 from kadence.admin.share_groups import describe_share_groups
 from kadence.admin.share_offsets import list_offsets_of_share_groups
 from kadence.admin.values import Outcomes
+from kadence.client.dead_letter_topics import COPIES, TOPIC, Settings, faults_of, is_legal
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.lazy_dataclasses import dataclass, replace
 from kadence.protocol import error_codes as ec
 
-__all__ = ["TOPIC", "DeadLetterQueue", "describe_dead_letter_queues"]
-
-TOPIC: Final = "errors.deadletterqueue.topic.name"
-_COPIES: Final = "errors.deadletterqueue.copy.record.enable"
-_PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
-_CREATES: Final = "errors.deadletterqueue.auto.create.topics.enable"
-_ENABLED: Final = "errors.deadletterqueue.group.enable"
-_LEGAL: Final = re.compile(r"(?!\.\.?$)[a-zA-Z0-9._-]{1,249}")
-
-_Settings = Mapping[str, ConfigEntry]
+__all__ = ["DeadLetterQueue", "describe_dead_letter_queues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +55,7 @@ def describe_dead_letter_queues(
     settings = yield from describe_configs(calls, deadline, list(resources.values()))
     found: Outcomes[str, DeadLetterQueue] = Outcomes(
         {
-            name: _queue(settings[each], topic, copies_records)
+            name: _queue(_values(settings[each]), topic, copies_records)
             for name, each in resources.items()
             if each in settings
         },
@@ -88,41 +74,41 @@ def describe_dead_letter_queues(
             found.errors[name] = error
         return found
     for name, at in names.items():
-        faults = tuple(_faults(at, broker, topics.get(at), found[name].copies_records, read[name]))
+        copies = found[name].copies_records
+        faults = tuple(faults_of(at, broker, topics.get(at), copies=copies, read=read[name]))
         found[name] = replace(found[name], faults=faults)
     return found
 
 
-def _queue(settings: _Settings, topic: str | None, copies: bool | None) -> DeadLetterQueue:
+def _queue(settings: Settings, topic: str | None, copies: bool | None) -> DeadLetterQueue:
     return DeadLetterQueue(
-        (_value(settings, TOPIC) if topic is None else topic) or None,
-        _value(settings, _COPIES) == "true" if copies is None else copies,
+        (settings.get(TOPIC) if topic is None else topic) or None,
+        settings.get(COPIES) == "true" if copies is None else copies,
     )
 
 
-def _value(settings: _Settings, key: str) -> str:
-    entry = settings.get(key)
-    return (entry.value or "") if entry is not None else ""
+def _values(entries: Mapping[str, ConfigEntry]) -> Settings:
+    return {name: entry.value or "" for name, entry in entries.items()}
 
 
-def _broker(calls: Calls, deadline: int) -> Waits[_Settings]:
+def _broker(calls: Calls, deadline: int) -> Waits[Settings]:
     """The settings of a broker; all have those of the cluster."""
     known = yield from calls.metadata([], deadline)
     resource = ConfigResource("broker", str(known.brokers[0].node_id))
     settings = yield from describe_configs(calls, deadline, resource)
     settings.raise_errors()
-    return settings[resource]
+    return _values(settings[resource])
 
 
-def _topics(calls: Calls, deadline: int, names: Collection[str]) -> Waits[dict[str, _Settings]]:
+def _topics(calls: Calls, deadline: int, names: Collection[str]) -> Waits[dict[str, Settings]]:
     """The settings of the topics that exist."""
-    legal = [name for name in names if _LEGAL.fullmatch(name)]
+    legal = [name for name in names if is_legal(name)]
     known = yield from calls.metadata(legal, deadline)
     there = [each.name for each in known.topics if each.error_code != ec.UNKNOWN_TOPIC_OR_PARTITION]
     resources = {name: ConfigResource("topic", name) for name in there if name}
     settings = yield from describe_configs(calls, deadline, list(resources.values()))
     settings.raise_errors()
-    return {name: settings[resource] for name, resource in resources.items()}
+    return {name: _values(settings[resource]) for name, resource in resources.items()}
 
 
 def _read(calls: Calls, deadline: int, groups: Iterable[str]) -> Waits[dict[str, set[str]]]:
@@ -134,25 +120,3 @@ def _read(calls: Calls, deadline: int, groups: Iterable[str]) -> Waits[dict[str,
     for name, group in described.items():
         read[name].update(*(member.subscription or () for member in group.members))
     return read
-
-
-def _faults(
-    topic: str, broker: _Settings, settings: _Settings | None, copies: bool, read: Collection[str]
-) -> Iterable[str]:
-    prefix = _value(broker, _PREFIX)
-    if not topic.startswith(prefix):
-        yield f"its name does not begin with {prefix!r}, the brokers' {_PREFIX}"
-    if topic in read:
-        yield "the group itself reads it, so a record that fails would come again and again"
-    if not _LEGAL.fullmatch(topic):
-        yield "no topic can have this name"
-    elif settings is None:
-        if _value(broker, _CREATES) != "true":
-            yield f"it does not exist, and the brokers do not create it ({_CREATES}=false)"
-        return
-    else:
-        if _value(settings, _ENABLED) != "true":
-            yield f"it takes no dead letters: set its {_ENABLED}=true"
-        if "compact" in _value(settings, "cleanup.policy"):
-            refused = "records without a key" if copies else "dead letters, which have no key"
-            yield f"it is compacted, so it refuses {refused}"

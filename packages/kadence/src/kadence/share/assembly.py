@@ -31,8 +31,9 @@ from kadence.share.application.holding import Holding
 from kadence.share.application.polls import SharePolls
 from kadence.share.application.results import Results
 from kadence.share.measures import ShareMeasures
+from kadence.share.network.dead_letters import DeadLetterLook
 from kadence.share.network.manager import ShareRequestManager
-from kadence.share.network.member import ShareMembership
+from kadence.share.network.member import Assignment, ShareMembership
 from kadence.share.network.processor import ShareEventProcessor
 from kadence.share.share_state import ShareState
 from kadence.types import GroupMetadata
@@ -83,7 +84,14 @@ def _turn(
     if around.has_native_heartbeat:
         arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
     requests = ShareRequestManager(config, member, metadata, share_state, handler)
-    member.on_assignment, member.on_leaving = requests.assigned, requests.leave
+    dead_letters = DeadLetterLook(config, metadata)
+
+    def assigned(now: int, assignment: Assignment) -> None:
+        requests.assigned(now, assignment)
+        if assignment:
+            dead_letters.begin(now, member.topics)
+
+    member.on_assignment, member.on_leaving = assigned, requests.leave
     if around.has_native_heartbeat:
 
         def native_renewals_sent(natively: list[Request], sent_at: int) -> None:
@@ -118,7 +126,7 @@ def _turn(
         handler,
         jobs,
         member,
-        (metadata, coordinator, heartbeat, member, requests),
+        (metadata, coordinator, heartbeat, member, requests, dead_letters),
         session_key="group.share.session.timeout.ms",
     )
 
