@@ -176,7 +176,10 @@ def test_rows_that_are_refused_are_named(broker: Broker) -> None:
 
 
 def test_a_result_in_vain(broker: Broker) -> None:
-    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+    with (
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        broker.faults.delay(ProduceRequest, 1),
+    ):
         delivery = producer.send_arrow(pa.table({"value": ["a", "b"]}), "t")
         with pytest.raises(KafkaTimeoutError, match=r"2 of 2 rows were not acknowledged within 0\.001 s"):
             delivery.result(0.001)
