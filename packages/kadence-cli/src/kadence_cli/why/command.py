@@ -34,7 +34,7 @@ _GLANCES: Final = 5
 """How many times members are asked for between two looks, if a group has lag and no members."""
 
 FOUND: Final = 3
-"""The exit status when a reason was found."""
+"""The exit status when a harmful reason was found."""
 
 _REFUSED: Final = frozenset(
     {ec.GROUP_AUTHORIZATION_FAILED, ec.TOPIC_AUTHORIZATION_FAILED, ec.CLUSTER_AUTHORIZATION_FAILED}

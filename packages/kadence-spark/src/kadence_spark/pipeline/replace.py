@@ -25,7 +25,7 @@ BATCH: Final = "batch"
 """The column of the directories of batches, ``batch=<number>``, in a directory of files."""
 
 REPLACEABLE: Final = ("parquet", "orc")
-"""Formats that replay can replace. Text formats do not keep types, so remaining rows would change."""
+"""Formats that keep types, so that replay can replace rows: those of text formats that remain would change."""
 
 _ASIDE: Final = "_replay"
 
@@ -88,11 +88,15 @@ def recover(files: Files, path: str) -> None:
 def must_fit(rows: DataFrame, form: str, path: str, batches: Sequence[str]) -> None:
     """Refuse rows whose columns have other types than those of a directory of files, which would become unreadable.
 
+    JSON and CSV have no types to compare: Spark guesses them when it reads, `bigint` for an `int`.
+
     Raises:
         IllegalStateError: with the column and both types.
     """
     from pyspark.errors import AnalysisException
 
+    if form not in REPLACEABLE:
+        return
     types = {each.name: each.dataType.simpleString() for each in rows.schema}
     # The newest batch with a file; an empty batch may have none.
     for name in reversed(batches):

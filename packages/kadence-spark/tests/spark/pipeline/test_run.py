@@ -421,6 +421,20 @@ def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_
     assert [each.key for each in found_sql] == ["transform[0].sql", "expect[0].condition"]
 
 
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_table_of_texts_is_continued(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path, form: str
+) -> None:
+    """Spark derives other types from such files, or none."""
+    cluster.create(1)
+    sink = SINK.replace("partition_by", f'format = "{form}"\nheader = true\npartition_by')
+    for number in range(2):
+        file.produce(range(number * 10, number * 10 + 10))
+        assert Run(file.write(sink=sink), file.environment, spark).run().rows_out == 10
+    rows = spark.read.format(form).option("header", True).load(f"{tmp_path}/table").select("id").collect()
+    assert sorted(int(row.id) for row in rows) == list(range(20))
+
+
 def test_a_topic_as_sink_and_a_clean_stop(spark: SparkSession, cluster: Cluster, file: File) -> None:
     cluster.create(1)
     file.produce(range(4))
