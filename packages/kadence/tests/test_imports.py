@@ -166,6 +166,13 @@ def test_the_other_clients_start_without_what_is_slow_to_load(client: str) -> No
             ),
             "kadence.security.login",
         ),
+        (
+            (
+                "'security.protocol': 'SASL_PLAINTEXT', 'sasl.mechanism': 'PLAIN', 'sasl.username': 'u', "
+                "'sasl.password': 'p'"
+            ),
+            "kadence.connection.authentication",
+        ),
     ],
 )
 def test_what_a_setting_needs_is_there_once_the_consumer_is_made(settings: str, module: str) -> None:
