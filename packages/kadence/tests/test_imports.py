@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import ast
 import importlib
+import itertools
+import os
 import re
 import subprocess
 import sys
+import threading
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.patience import PATIENCE
 
 import kadence
 from kadence import loading
@@ -162,6 +166,13 @@ def test_the_other_clients_start_without_what_is_slow_to_load(client: str) -> No
             ),
             "kadence.security.login",
         ),
+        (
+            (
+                "'security.protocol': 'SASL_PLAINTEXT', 'sasl.mechanism': 'PLAIN', 'sasl.username': 'u', "
+                "'sasl.password': 'p'"
+            ),
+            "kadence.connection.authentication",
+        ),
     ],
 )
 def test_what_a_setting_needs_is_there_once_the_consumer_is_made(settings: str, module: str) -> None:
@@ -240,6 +251,85 @@ def test_other_threads_give_way_while_modules_are_loaded(monkeypatch: pytest.Mon
     assert all(interval < before for interval in seen)
     assert len(seen) == 4
     assert sys.getswitchinterval() == before
+
+
+def test_threads_load_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two that load parts of one package meet in a circle of Python's locks, one for each module."""
+    inside: list[str] = []
+    most: list[int] = []
+    interval = sys.getswitchinterval()
+
+    def imported(name: str) -> ModuleType:
+        inside.append(name)
+        most.append(len(inside))
+        threading.Event().wait(0.01)
+        inside.remove(name)
+        return sys
+
+    monkeypatch.setattr(loading, "import_module", imported)
+    threads = [threading.Thread(target=loading.load, args=(f"{number}",)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert most == [1] * 8
+    assert sys.getswitchinterval() == interval
+
+
+def test_a_load_that_another_one_waits_for_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a finalizer, or a hook of the program."""
+
+    def imported(name: str) -> ModuleType:
+        if name == "outer":
+            other = threading.Thread(target=loading.load, args=("inner",))
+            other.start()
+            other.join(PATIENCE)
+            assert not other.is_alive()
+        return sys
+
+    monkeypatch.setattr(loading, "import_module", imported)
+    monkeypatch.setattr(loading, "_PATIENCE_S", 0.01)
+    assert loading.load("outer") is sys
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks")
+def test_a_child_that_is_forked_while_a_thread_loads() -> None:
+    """Modules that the thread had begun would never be there."""
+    code = """
+import os, sys, threading, time
+import kadence
+loading = threading.Thread(target=lambda: kadence.Producer)
+loading.start()
+while "kadence.client" not in sys.modules:
+    time.sleep(0)
+if child := os.fork():
+    loading.join()
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+kadence.Producer, kadence.Consumer
+os._exit(0 if sys.getswitchinterval() > 0.004 else 1)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=PATIENCE)
+
+
+def test_what_a_client_loads_later_it_loads_alone() -> None:
+    """Of packages that its start has not loaded, which another thread may be loading from their other end."""
+    sources = Path(kadence.__file__).parent
+    found = 0
+    for source in sources.rglob("*.py"):
+        room = source.relative_to(sources).parts[0]
+        for node in ast.walk(ast.parse(source.read_text())):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.If):
+                continue
+            for before, each in itertools.pairwise([ast.Pass(), *node.body]):
+                if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+                    continue
+                if not isinstance(each, ast.ImportFrom) or each.module is None:
+                    continue
+                later = re.match(r"kadence\.(producer|work)\b", each.module)
+                if later and later[1] != room:
+                    assert ast.unparse(before) == f"load('{each.module}')", f"{source}:{each.lineno}"
+                    found += 1
+    assert found
 
 
 def test_spark_finds_the_source_and_pickles_a_stream_of_it_without_clients_and_decoding() -> None:

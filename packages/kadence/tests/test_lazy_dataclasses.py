@@ -235,3 +235,29 @@ def test_it_does_not_load_the_standard_module() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "set()\n"
+
+
+@pytest.mark.parametrize("module", ["kadence.lazy_dataclasses", "dataclasses"])
+def test_it_outlives_its_module(module: str) -> None:
+    """At the end of a program finalizers run when `sys.modules` is empty."""
+    program = f"""
+import sys, types
+made = sys.modules["made"] = types.ModuleType("made")
+exec('''
+from __future__ import annotations
+from {module} import dataclass
+@dataclass(frozen=True, slots=True)
+class Place:
+    row: int
+''', vars(made))
+Place = made.Place
+del made
+class AtTheEnd:
+    def __del__(self, Place=Place, modules=sys.modules):
+        assert "made" not in modules
+        print(Place(1) == Place(1), hash(Place(1)) == hash(Place(1)), Place(1))
+at_the_end = AtTheEnd()
+at_the_end.itself = at_the_end
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout == "True True Place(row=1)\n", ended.stderr

@@ -119,16 +119,18 @@ class _Parameters:
 class _Later:
     """A method that is compiled when it is first looked up, and then stands in the class in place of this."""
 
-    __slots__ = ("_compiled", "_of")
+    __slots__ = ("_compiled", "_names", "_of")
 
-    def __init__(self, compiled: Callable[[type], Any]) -> None:
+    def __init__(self, compiled: Callable[[type, dict[str, Any]], Any], names: dict[str, Any]) -> None:
         self._compiled = compiled
+        # Of its module. At its first use that may be gone from `sys.modules`: a program ends, or unloads it.
+        self._names = names
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._of = owner
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
-        method = self._compiled(self._of)
+        method = self._compiled(self._of, self._names)
         method.__qualname__ = f"{self._of.__qualname__}.{method.__name__}"
         setattr(self._of, method.__name__, method)
         return method.__get__(instance, owner)
@@ -137,18 +139,18 @@ class _Later:
 # ---------------------------------------------------------------- what is compiled
 
 
-def _compiled(cls: type, head: str, body: Iterable[str], outer: Mapping[str, object]) -> Any:
-    """A method from its text. ``outer``: the names that it uses besides those of its module."""
+def _compiled(names: dict[str, Any], head: str, body: Iterable[str], outer: Mapping[str, object]) -> Any:
+    """A method from its text. ``outer``: what it uses besides the names of its module."""
     lines = "\n".join(f"  {line}" for line in body)
     text = f"def make({', '.join(outer)}):\n def {head}:\n{lines}\n return {head.partition('(')[0]}"
     made: dict[str, Any] = {}
     # As the standard does: nothing of the text comes from outside of the class. It is compiled first: `exec` of a text
     # makes Python forget, at the end of a program, that Ctrl-C has ended it, and the exit status would be 1.
-    exec(compile(text, "<dataclass>", "exec"), sys.modules[cls.__module__].__dict__, made)  # noqa: S102
+    exec(compile(text, "<dataclass>", "exec"), names, made)  # noqa: S102
     return made["make"](*outer.values())
 
 
-def _init(cls: type) -> Any:
+def _init(cls: type, names: dict[str, Any]) -> Any:
     own: dict[str, _Field] = _fields_of(cls)
     setter: object = cls.__setattr__
     is_frozen = setter is _refuse_to_set
@@ -172,16 +174,16 @@ def _init(cls: type) -> Any:
     arguments = ["self", *(each.name for each in plain)]
     if named:
         arguments += ["*", *(each.name for each in named)]
-    method = _compiled(cls, f"__init__({', '.join(arguments)})", body or ["pass"], outer)
+    method = _compiled(names, f"__init__({', '.join(arguments)})", body or ["pass"], outer)
     method.__defaults__ = tuple(each.default for each in plain if each.is_optional)
     method.__kwdefaults__ = {each.name: each.default for each in named if each.is_optional}
     method.__annotations__ = {each.name: each.type for each in own.values()} | {"return": None}
     return method
 
 
-def _eq(cls: type) -> Any:
+def _eq(cls: type, names: dict[str, Any]) -> Any:
     return _compiled(
-        cls,
+        names,
         "__eq__(self, other)",
         (
             "if other.__class__ is self.__class__:",
@@ -192,8 +194,8 @@ def _eq(cls: type) -> Any:
     )
 
 
-def _hash(cls: type) -> Any:
-    return _compiled(cls, "__hash__(self)", (f"return hash({_values(cls, 'self')})",), {})
+def _hash(cls: type, names: dict[str, Any]) -> Any:
+    return _compiled(names, "__hash__(self)", (f"return hash({_values(cls, 'self')})",), {})
 
 
 def _values(cls: type, of: str) -> str:
@@ -263,6 +265,7 @@ def _dataclass(
 
     def made(cls: type[T]) -> type[T]:
         namespace = dict(cls.__dict__)
+        names = sys.modules[cls.__module__].__dict__
         own: dict[str, _Field] = {}
         for base in cls.__mro__[-1:0:-1]:
             if _FIELDS in base.__dict__:
@@ -283,11 +286,11 @@ def _dataclass(
         namespace[_PARAMETERS] = _Parameters(standard)
         namespace["__qualname__"] = cls.__qualname__
         namespace["__replace__"] = _replace
-        namespace.setdefault("__init__", _Later(_init))
+        namespace.setdefault("__init__", _Later(_init, names))
         namespace.setdefault("__repr__", _repr)
         if eq:
-            namespace.setdefault("__eq__", _Later(_eq))
-            namespace.setdefault("__hash__", _Later(_hash) if frozen else None)
+            namespace.setdefault("__eq__", _Later(_eq, names))
+            namespace.setdefault("__hash__", _Later(_hash, names) if frozen else None)
         if frozen:
             namespace["__setattr__"] = _refuse_to_set
             namespace["__delattr__"] = _refuse_to_delete

@@ -16,6 +16,8 @@ from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Consumer, Producer, TopicPartition
 from kadence.clock import FOREVER
+from kadence.consumer.group.direct_commits import DirectCommits
+from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ClosedError,
     CommitFailedError,
@@ -25,11 +27,11 @@ from kadence.errors import (
     WakeupError,
 )
 from kadence.net import drain
-from kadence.net.direct import DirectWay
+from kadence.net.direct import Asked, DirectWay
 from kadence.protocol import error_codes as ec
 from kadence.protocol.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kadence.protocol.offset_commit import OffsetCommitRequest
-from kadence.types import OffsetAndMetadata
+from kadence.types import GroupMetadata, OffsetAndMetadata
 from kadence_broker import Broker
 
 pytestmark = pytest.mark.skipif(
@@ -237,6 +239,59 @@ def test_a_slow_answer_is_the_network_threads_affair(broker: Broker, consumer: C
         consumer.commit(record)
     assert ways.taken_over == taken_over + 1
     assert stands_at(consumer, record)
+
+
+def test_the_answer_comes_just_when_the_application_has_waited_for_long(
+    broker: Broker, consumer: Consumer, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not taken over then, so there is no other answer."""
+    ask, wake = DirectWay.ask, SharedState.wake
+    asked: list[Asked] = []
+
+    def seen(way: DirectWay, *arguments: Any) -> Any:
+        sent = ask(way, *arguments)
+        assert sent is not None
+        asked.append(sent)
+        return sent
+
+    def late(shared_state: SharedState) -> None:
+        if asked:
+            until(lambda: not asked[-1].is_waiting, every=0.001)
+        wake(shared_state)
+
+    record, taken_over = next(consumer), ways.taken_over
+    monkeypatch.setattr(DirectWay, "ask", seen)
+    monkeypatch.setattr(SharedState, "wake", late)
+    with broker.faults.delay(OffsetCommitRequest, 0.2, times=1):
+        consumer.commit(record, timeout=PATIENCE)
+    assert [each.is_answered for each in asked] == [True]
+    assert ways.taken_over == taken_over
+    monkeypatch.undo()
+    assert stands_at(consumer, record)
+
+
+def test_a_commit_of_a_signal_handler_under_another_identity(
+    consumer: Consumer, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes that the interrupted one has made are of the former identity, and are used no more."""
+    direct = consumer._core.commits._shared_state.direct_commits
+    assert isinstance(direct, DirectCommits)
+    made = DirectCommits._made
+    forms: list[Any] = []
+
+    def interrupted(self: DirectCommits, way: DirectWay, *arguments: Any) -> Any:
+        form = made(self, way, *arguments)
+        # The handler's commit: the member has another identity now.
+        self._forms, self._forms_of = {}, (way, GroupMetadata("g"))
+        forms.append(form)
+        return form
+
+    record = next(consumer)
+    direct._forms.clear()
+    monkeypatch.setattr(DirectCommits, "_made", interrupted)
+    consumer.commit(record)
+    assert forms
+    assert not direct._forms
 
 
 def test_wakeup_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> None:

@@ -102,6 +102,7 @@ def aside() -> Aside:
 
 def letter_producer(config: ClientConfig, transactional_id: str | None = None) -> LetterProducer:
     """A consumer's producer, for dead letters or the outputs of `process`. Most consumers need none, and load none."""
+    load("kadence.producer.dead_letters")
     from kadence.producer.dead_letters import producer_for
 
     made: LetterProducer = producer_for(config, transactional_id)

@@ -34,6 +34,7 @@ from kadence.consumer.decoded_records import Records
 from kadence.consumer.fetch._iteration import Iteration
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.lazy_dataclasses import replace
+from kadence.loading import load
 from kadence.records import Record
 from kadence.types import (
     K_co,
@@ -556,6 +557,7 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 that the cluster does not have. Or what `poll` raises.
         """
         # Most consumers do not need it.
+        load("kadence.work.settings")
         from kadence.work.settings import settings_of
 
         settings = settings_of(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+# The network thread, which must not wait for files, finds loaded what a connection needs to log in.
+from kadence.connection import authentication  # noqa: F401
 from kadence.logs import logger
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from kadence.consumer.decoded_records import Records
 from kadence.errors import KafkaError
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.lazy_dataclasses import replace
+from kadence.loading import load
 from kadence.records import Record
 from kadence.share.acknowledgements import AcknowledgeType
 from kadence.share.application.calls import ShareCalls
@@ -358,6 +359,7 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
                 cluster does not have. Or what `poll` raises.
         """
         # Most consumers do not need it.
+        load("kadence.work.queue")
         from kadence.work.queue import queue_settings
 
         settings = queue_settings(

@@ -24,6 +24,7 @@ from kadence.consumer.application.client_core import ClientCore
 from kadence.consumer.client_state import ClientState, Signal
 from kadence.deserializers import converts_on_loop
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
+from kadence.loading import load
 
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
@@ -167,6 +168,7 @@ class AsyncShell(async_shell.AsyncShell):
     ) -> Totals:
         """Carry `AsyncConsumer.process`."""
         # Imported here because most consumers do not need it.
+        load("kadence.work.driver")
         from kadence.work.driver import process_on_loop
 
         inside = self._core.inside(self._entered, producers, aside)

@@ -48,6 +48,7 @@ from kadence.errors import (
     IllegalStateError,
 )
 from kadence.lazy_dataclasses import replace
+from kadence.loading import load
 from kadence.metrics import MetricName
 from kadence.records import Record
 from kadence.types import (
@@ -331,6 +332,7 @@ class Calls(ClientCalls):
             )
         if self._tracked is None:
             # Most consumers do not need it.
+            load("kadence.work.track")
             from kadence.work.track import Tracked
 
             self._tracked = Tracked()

@@ -140,11 +140,18 @@ class Exchange:
         *,
         heeds_wakeup: bool = True,
         heeds_stop: bool = False,
+        asked: Asked | None = None,
     ) -> Waits[Any]:
-        """Wait for the answer to what `start` sent; raises as `call` does."""
+        """Wait for the answer to what `start` sent; raises as `call` does.
+
+        Args:
+            asked: this thread has written its request, whose plain answer may still come until it is taken over.
+        """
         began, until = self._clock.now_ms(), add_ms(deadline, _GRACE_MS)
         try:
             while (answer := self.answer(call_id)) is None:
+                if asked is not None and asked.is_answered:
+                    return None
                 if heeds_wakeup:
                     self.raise_wakeup()
                 if heeds_stop and self.stopping:
@@ -182,6 +189,8 @@ class Exchange:
                 yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
                 self.take_background_events()
             is_answered = asked.is_answered
+            if not is_answered:
+                self._client_state.wake()
         except BaseException:
             self.ignore(call.id)
             # It takes the request over as soon as it is awake, if that was sent.
@@ -190,8 +199,7 @@ class Exchange:
         if is_answered:
             self.ignore(call.id)
             return None
-        self._client_state.wake()
-        return (yield from self.finish(type(call), call.id, call.deadline))
+        return (yield from self.finish(type(call), call.id, call.deadline, asked=asked))
 
     def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kadence.consumer.application.client_core import ClientCore
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.measures import Group
+from kadence.loading import load
 
 if TYPE_CHECKING:
     from kadence.consumer.application.core import Core
@@ -86,6 +87,7 @@ def _stuck(core: Core, now: int) -> list[str]:
     if core.work is None or not core.work.is_working:
         return []
     # `process` has loaded it.
+    load("kadence.work.letters")
     from kadence.work.letters import named
 
     return [

@@ -14,6 +14,7 @@ from kadence.consumer.application import metric_rows
 from kadence.consumer.measures import TopicFetches, TopicPollMeasures
 from kadence.consumer.shared_partition import NotFetchedReason, SharedPartition
 from kadence.consumer.shared_state import SharedState
+from kadence.loading import load
 from kadence.metrics import MetricName, table
 from kadence.metrics.network_rows import node_tag, one_node
 from kadence.metrics.rows import Rows
@@ -105,6 +106,7 @@ class Metrics:
 
 def catalogue() -> tuple[MetricName, ...]:
     """Every name that `Metrics.read` can have, with its tags' values left empty."""
+    load("kadence.work.meters")
     from kadence.work.meters import Meters
 
     def nothing(now: int) -> float:

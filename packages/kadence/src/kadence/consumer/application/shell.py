@@ -19,6 +19,7 @@ from kadence.consumer.application.client_core import ClientCore
 from kadence.consumer.client_state import FAREWELL_MS, ClientState
 from kadence.errors import ClosedError, ConcurrentAccessError, KafkaError
 from kadence.forked import FORKS
+from kadence.loading import load
 from kadence.logs import logger
 
 if TYPE_CHECKING:
@@ -105,6 +106,7 @@ class Shell(waits.Shell):
     def process(self, consumer: Any, settings: Settings, producers: LetterProducers, aside: Aside) -> Totals:
         """Carry `Consumer.process`."""
         # Imported here because most consumers do not need it.
+        load("kadence.work.driver")
         from kadence.work.driver import process_on_threads
 
         # It is inside from beginning to end: otherwise a handler's thread could take records between two of its polls.

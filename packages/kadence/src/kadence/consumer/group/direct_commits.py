@@ -123,14 +123,16 @@ class DirectCommits:
         group = self._commits.identity
         if self._forms_of[0] is not way or self._forms_of[1] is not group:
             self._forms, self._forms_of = {}, (way, group)
-        form = self._forms.get(partition)
+        # Kept here: a signal handler's commit in the midst of this one may begin anew, under another identity.
+        forms = self._forms
+        form = forms.get(partition)
         if form is None or form.topic_id != topic_id:
             marked = replace(call, offsets={partition: OffsetAndMetadata(*_MARK)}, read_under={})
             form = self._made(way, marked, topic_id, partition)
             if way.turn() != turn:
                 # It may be made of two identities.
                 return None
-            self._forms[partition] = form
+            forms[partition] = form
         return form
 
     def _made(

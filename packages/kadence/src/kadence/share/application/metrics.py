@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from kadence.consumer.application import metric_rows
 from kadence.consumer.measures import TopicFetches, TopicPollMeasures
+from kadence.loading import load
 from kadence.metrics import MetricName, table
 from kadence.metrics.network_rows import node_tag, one_node
 from kadence.metrics.rows import Row, Rows, amounts, events, per_hour, sizes, times
@@ -147,6 +148,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
 
 def catalogue() -> tuple[MetricName, ...]:
     """Every name that `ShareMetrics.read` can have, with its tags' values left empty."""
+    load("kadence.work.meters")
     from kadence.work.meters import Meters
 
     shared_state = ShareState(lambda: None)
