@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kadence.clock import Clock
+from kadence.consumer.decoded_records import DecodedRecords
 from kadence.errors import ConfigError, KafkaError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
 from kadence.records import Record
@@ -23,30 +24,43 @@ from kadence.share.share_state import AcquiredFetch, ShareState
 
 __all__ = ["Buffer"]
 
-_AHEAD: Final = 128
-"""Records that are read at once for small polls."""
+_AHEAD_BYTES: Final = 1 << 17
+"""For small polls records of about so many bytes are read at once:"""
+_LEAST_AHEAD: Final = 16
+_MOST_AHEAD: Final = 512
+"""at least and at most so many of them."""
+
+
+def _ahead(records: list[Record[Any, Any]], *, is_last: bool) -> DecodedRecords:
+    made = DecodedRecords(0, records, 0, None, 0, None)
+    made.is_last = is_last
+    return made
+
+
+_NOTHING: Final = _ahead([], is_last=True)
 
 
 class Reading:
     """One fetch, and records that were read of it and not returned.
 
     Attributes:
-        fetch, partition: whose they are. records: what was read. index: how many of these were returned.
+        fetch, partition: whose they are. ahead: what was read, and how many of these were returned.
     """
 
-    __slots__ = ("_reader", "fetch", "index", "partition", "records")
+    __slots__ = ("_at_once", "_reader", "ahead", "fetch", "partition")
 
     def __init__(self, fetch: AcquiredFetch, reader: AcquiredReader) -> None:
         self.fetch = fetch
         self.partition = fetch.partition.topic_partition
-        self.records: list[Record[Any, Any]] = []
-        self.index = 0
+        self.ahead = _NOTHING
         self._reader = reader
+        fits = _AHEAD_BYTES * fetch.count // max(len(fetch.data), 1)
+        self._at_once = min(max(fits, _LEAST_AHEAD), _MOST_AHEAD)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing of it is left to return."""
-        return self.index >= len(self.records) and self._reader.exhausted
+        return self.ahead.index >= self.ahead.count and self._reader.exhausted
 
     def look(
         self, limit: int, settle: Callable[[AcquiredFetch, list[Acknowledged]], None]
@@ -59,11 +73,12 @@ class Reading:
         Raises:
             KafkaError: what comes next cannot be read. It is settled, and the next call goes on behind it.
         """
-        if self.index >= len(self.records):
-            self.records, self.index = [], 0
+        if self.ahead.index >= self.ahead.count:
+            self.ahead = _NOTHING
             try:
-                while not (self.records or self._reader.exhausted):
-                    self.records = self._reader.take(max(limit, _AHEAD))
+                while not (self.ahead.count or self._reader.exhausted):
+                    records = self._reader.take(max(limit, self._at_once))
+                    self.ahead = _ahead(records, is_last=self._reader.exhausted)
             except KafkaError as error:
                 # What a consumer is advised to do does not fit a queue.
                 told = str(error).partition(". The position stays")[0]
@@ -74,17 +89,19 @@ class Reading:
                 if self._reader.exhausted:
                     # Records are copies.
                     self.close()
-        return self.records[self.index : self.index + limit]
+        index = self.ahead.index
+        return self.ahead.records[index : index + limit]
 
     def put_back(self, records: Sequence[Record[Any, Any]]) -> None:
         """These were taken, and are the next ones again."""
-        self.records, self.index = [*records, *self.records[self.index :]], 0
+        left = self.ahead.records[self.ahead.index :]
+        self.ahead = _ahead([*records, *left], is_last=self._reader.exhausted)
 
     def left(self) -> list[Acknowledged]:
         """What was not returned, as to be released."""
         found = [
             Acknowledged(each.offset, each.offset, AcknowledgeType.RELEASE)
-            for each in self.records[self.index :]
+            for each in self.ahead.records[self.ahead.index :]
         ]
         return found + self._reader.rest()
 
@@ -195,7 +212,7 @@ class Buffer:
             one = Taken(reading, raw, chunk)
             self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
             # Nothing comes between these two, not even Ctrl-C: what was taken can be put back.
-            reading.index += passed
+            reading.ahead.index += passed
             if chunk.records:
                 taken.append(one)
                 count += len(chunk.records)
@@ -250,6 +267,14 @@ class Buffer:
         poll_measures = self._shared_state.measures.poll_measures
         for each in taken:
             poll_measures.topic(each.chunk.partition.topic).records.total += sign * len(each.chunk.records)
+
+    def only_one(self) -> Reading | None:
+        """Whose record the last take gave, if it gave one, and the next one there can be taken at once."""
+        if len(self._taken) == 1 and len(self._taken[0].raw) == 1 and not self._errors:
+            reading = self._taken[0].reading
+            if reading not in self._waits:
+                return reading
+        return None
 
     def returned(self) -> None:
         """The application has what the last take gave: it is not put back any more."""

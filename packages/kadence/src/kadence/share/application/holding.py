@@ -17,7 +17,8 @@ from typing import Any, Final
 
 from kadence.errors import IllegalStateError
 from kadence.records import Record
-from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined, runs
+from kadence.share.application.stepping import Stepped
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
 from kadence.types import TopicPartition
@@ -131,6 +132,7 @@ class Holding:
 
     Attributes:
         count: how many acquired offsets wait to be sent with what is said of them.
+        stepped: what steps of an iteration return since the last poll; None: there are none.
         says_renew: some of what is said, and not sent, is a renewal. gives_back: some of what is settled, and not sent,
             is released or rejected.
     """
@@ -138,6 +140,7 @@ class Holding:
     def __init__(self, *, is_explicit: bool) -> None:
         self.is_explicit = is_explicit
         self.count = 0
+        self.stepped: Stepped | None = None
         self._returned: list[Chunk] = []
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
@@ -233,13 +236,33 @@ class Holding:
                 "the next poll"
             )
 
+    def end_steps(self) -> None:
+        """Steps have ended: what they accepted is to be sent, and the record that the last one returned is held."""
+        stepped = self.stepped
+        if stepped is None:
+            return
+        count, accepted = stepped.take_up()
+        settled, returned = self._settled, self._returned
+        if stepped.count:
+            returned = [Chunk(stepped.fetch, stepped.partition, stepped.current())]
+        if accepted:
+            settled = {**settled, stepped.fetch: [*settled.get(stepped.fetch, ()), *accepted]}
+        count += self.count
+        # As in `accept_returned`.
+        self._settled, self._returned, self.count, self.stepped = settled, returned, count, None
+
     # ------------------------------------------------------------ what is said
 
     def accept_returned(self) -> None:
         """In implicit mode: what polls returned is processed."""
+        if not self._returned:
+            return
+        settled, count = {fetch: list(ranges) for fetch, ranges in self._settled.items()}, self.count
         for chunk in self._returned:
-            self.settle(chunk.fetch, _runs(chunk.records, _ACCEPT))
-        self._returned = []
+            settled.setdefault(chunk.fetch, []).extend(runs(chunk.records, _ACCEPT))
+            count += len(chunk.records)
+        # No call comes between these, so neither does Ctrl-C, and nothing is accepted twice.
+        self._settled, self.count, self._returned = settled, count, []
 
     def say(self, topic: str, partition: int, offset: int, kind: int) -> None:
         """Say what becomes of one record.
@@ -358,7 +381,7 @@ class Holding:
         ranges = [Acknowledged(offset, offset, kind) for offset, kind in chunk.bad.items()]
         chunk.bad.clear()
         for start, end, kind in chunk.said():
-            ranges += _runs(chunk.records[start:end], kind)
+            ranges += runs(chunk.records[start:end], kind)
             if kind == _RENEW:
                 self._renewing += end - start
             chunk.set(start, end, _RENEWING if kind == _RENEW else _GONE)
@@ -427,7 +450,10 @@ class Holding:
         """How many records are held of which nothing is said, and between which offsets. Any thread."""
         spans: dict[TopicPartition, range] = {}
         count = 0
-        for chunk in tuple(self._returned):
+        stepped, returned = self.stepped, tuple(self._returned)
+        if stepped is not None and stepped.count:
+            returned = (Chunk(stepped.fetch, stepped.partition, stepped.current()),)
+        for chunk in returned:
             count += len(chunk.records)
             _widen(spans, chunk.partition, (chunk.records[0].offset, chunk.records[-1].offset))
         for held in tuple(self._partitions.values()):
@@ -441,6 +467,7 @@ class Holding:
     def forget(self) -> None:
         """It is closed."""
         self._returned = []
+        self.stepped = None
         self._partitions.clear()
         self._settled = {}
         self._chunk = None
@@ -452,14 +479,6 @@ class Holding:
         if held is None:
             held = self._partitions[key] = _Partition()
         return held
-
-
-def _runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
-    """The offsets of these as ranges."""
-    first, last = records[0].offset, records[-1].offset
-    if last - first + 1 == len(records):
-        return [Acknowledged(first, last, kind)]
-    return joined(Acknowledged(each.offset, each.offset, kind) for each in records)
 
 
 def _widen(spans: dict[TopicPartition, range], partition: TopicPartition, ends: tuple[int, int]) -> None:
