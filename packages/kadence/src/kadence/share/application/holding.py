@@ -18,6 +18,7 @@ from typing import Any, Final
 from kadence.errors import IllegalStateError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined, runs
+from kadence.share.acquired_reader import Rows
 from kadence.share.application.stepping import Stepped
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
@@ -53,20 +54,43 @@ class Chunk:
         fetch: whose locks they have. partition: whose they are. records: as the application gets them, ascending.
         states: in explicit mode, of each record a byte: the type that is said of it and not sent, or a state above.
         bad: in explicit mode, what is said of bad records, by their offsets. No poll returns these.
+        rows: in implicit mode, what the application gets as columns instead of records.
     """
 
-    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "states")
+    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "rows", "states")
 
     def __init__(
-        self, fetch: AcquiredFetch, partition: TopicPartition, records: list[Record[Any, Any]]
+        self,
+        fetch: AcquiredFetch,
+        partition: TopicPartition,
+        records: list[Record[Any, Any]],
+        rows: Rows | None = None,
     ) -> None:
         self.fetch = fetch
         self.partition = partition
         self.records = records
+        self.rows = rows
         self.states = bytearray()
         self.bad: dict[int, int] = {}
         self._first = 0
         self._is_dense = True
+
+    @property
+    def count(self) -> int:
+        """How many records the application gets."""
+        rows = self.rows
+        return len(self.records) if rows is None else rows.last - rows.first + 1
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last offset of these."""
+        rows = self.rows
+        return (self.records[0].offset, self.records[-1].offset) if rows is None else (rows.first, rows.last)
+
+    def accepted(self) -> list[Acknowledged]:
+        """What is said when all of them are processed."""
+        rows = self.rows
+        return runs(self.records, _ACCEPT) if rows is None else [Acknowledged(rows.first, rows.last, _ACCEPT)]
 
     def first_states(self) -> bytearray:
         """What `states` is when the application gets the records."""
@@ -259,8 +283,8 @@ class Holding:
             return
         settled, count = {fetch: list(ranges) for fetch, ranges in self._settled.items()}, self.count
         for chunk in self._returned:
-            settled.setdefault(chunk.fetch, []).extend(runs(chunk.records, _ACCEPT))
-            count += len(chunk.records)
+            settled.setdefault(chunk.fetch, []).extend(chunk.accepted())
+            count += chunk.count
         # No call comes between these, so neither does Ctrl-C, and nothing is accepted twice.
         self._settled, self.count, self._returned = settled, count, []
 
@@ -454,8 +478,8 @@ class Holding:
         if stepped is not None and stepped.count:
             returned = (Chunk(stepped.fetch, stepped.partition, stepped.current()),)
         for chunk in returned:
-            count += len(chunk.records)
-            _widen(spans, chunk.partition, (chunk.records[0].offset, chunk.records[-1].offset))
+            count += chunk.count
+            _widen(spans, chunk.partition, chunk.ends)
         for held in tuple(self._partitions.values()):
             for chunk in tuple(held.chunks):
                 if places := chunk.places(_UNSAID, _RENEWING, _RENEWED):

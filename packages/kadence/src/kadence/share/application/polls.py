@@ -6,6 +6,7 @@ waits wakes the network thread for it; one that finds records leaves it to be fo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import current_thread
 from typing import Any, TypeVar
 
@@ -118,11 +119,14 @@ class SharePolls:
             self._arm()
         return chunks or None
 
-    def poll(self, deadline: int, limit: int, *, decodes: bool = True) -> Waits[list[Chunk]]:
+    def poll(
+        self, deadline: int, limit: int, *, decodes: bool = True, columns: Collection[str] | None = None
+    ) -> Waits[list[Chunk]]:
         """Records as soon as there are any.
 
         Args:
             decodes: whether deserialisers are called.
+            columns: make these where that is possible, instead of records.
         """
         if not self._chosen.is_anything:
             raise IllegalStateError("nothing to poll: call subscribe() first")
@@ -150,7 +154,7 @@ class SharePolls:
                 else:
                     if not self._buffer.is_empty:
                         self._leave_said()
-                    chunks = self._take(limit, decodes=decodes)
+                    chunks = self._take(limit, decodes=decodes, columns=columns)
                 if chunks:
                     break
                 # What is said goes with the fetch for which this poll waits.
@@ -215,7 +219,7 @@ class SharePolls:
         exchange.raise_wakeup()
         return self._chosen.is_anything
 
-    def _take(self, limit: int, *, decodes: bool) -> list[Chunk]:
+    def _take(self, limit: int, *, decodes: bool, columns: Collection[str] | None = None) -> list[Chunk]:
         """What the buffer has. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
         progress = self._shared_state.progress
         calls = decodes and self._buffer.decoding is not None
@@ -224,7 +228,7 @@ class SharePolls:
             if calls:
                 # A deserialiser that hangs is processing that hangs (B4), though it runs inside poll().
                 progress.enter_callback(self._clock.now_ms())
-            chunks = self._buffer.take(limit, decodes=decodes)
+            chunks = self._buffer.take(limit, decodes=decodes, columns=columns)
             self._given = chunks
             if not self.is_working:
                 self._holding.give(chunks)
