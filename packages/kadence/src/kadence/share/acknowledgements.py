@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
+from kadence.records import Record
 from kadence.types import TopicPartition
 
-__all__ = ["GAP", "AcknowledgeType", "Acknowledged", "Acquired", "TopicIdPartition", "joined"]
+__all__ = ["GAP", "AcknowledgeType", "Acknowledged", "Acquired", "TopicIdPartition", "joined", "runs"]
 
 
 class AcknowledgeType(enum.IntEnum):
@@ -66,3 +67,13 @@ def joined(ranges: Iterable[Acknowledged]) -> list[Acknowledged]:
         else:
             done.append(each)
     return done
+
+
+def runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
+    """The offsets of these as ranges."""
+    if not records:
+        return []
+    first, last = records[0].offset, records[-1].offset
+    if last - first + 1 == len(records):
+        return [Acknowledged(first, last, kind)]
+    return joined(Acknowledged(each.offset, each.offset, kind) for each in records)
