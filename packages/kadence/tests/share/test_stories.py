@@ -45,9 +45,10 @@ class Queue:
             )
 
     def write(self, *values: bytes) -> None:
+        partitions = self.partitions
         with Producer(bootstrap_servers=self.servers) as producer:
             for number, value in enumerate(values):
-                producer.send(self.topic, value, partition=number % self.partitions)
+                producer.send(self.topic, value, partition=number % partitions)
 
     @property
     def partitions(self) -> int:
