@@ -306,6 +306,15 @@ def test_after_stop_polls_return_nothing_and_send_what_was_accepted(made: Made) 
     assert network.taken() == [("jobs", 0, 0, ACCEPT)]
 
 
+def test_what_a_fetch_under_way_brings_of_topics_of_the_last_subscription_is_released(made: Made) -> None:
+    consumer, network = made
+    consumer.subscribe("more")
+    network.put(3)
+    network.put(2, topic="more")
+    assert [(each.topic, each.offset) for each in consumer.poll()] == [("more", 0), ("more", 1)]
+    assert network.taken() == [("jobs", 0, 2, RELEASE)]
+
+
 def test_names_alone_are_subscribed_to(make: Callable[..., Made], made: Made) -> None:
     consumer, _ = made
     assert consumer.subscription() == {"jobs"}

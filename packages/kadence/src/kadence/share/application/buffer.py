@@ -130,6 +130,8 @@ class Buffer:
         self._readings: deque[Reading] = deque()
         self._errors: deque[KafkaError] = deque() if decoding is None else decoding.errors
         self._waits: dict[Reading, AnswerPendingError] = {}
+        self._topics: frozenset[str] = frozenset()
+        """What is subscribed to. Fetches that were under way when that changed may bring other topics."""
         self._taken: list[Taken] = []
         """What the last take gave."""
 
@@ -159,6 +161,9 @@ class Buffer:
         for reading in tuple(self._readings):
             if not reading.fetch.is_locked(now):
                 self._drop(reading)
+                continue
+            if reading.partition.topic not in self._topics:
+                self._release(reading)
                 continue
             if reading in self._waits and not self._is_answered(reading):
                 continue
@@ -268,12 +273,16 @@ class Buffer:
 
     def release_all_but(self, topics: frozenset[str]) -> None:
         """The subscription changes: others may have at once what was fetched of other topics."""
+        self._topics = topics
         self._admit()
         for reading in tuple(self._readings):
             if reading.partition.topic not in topics:
-                left = reading.left()
-                self._remove(reading)
-                self._settle(reading.fetch, left)
+                self._release(reading)
+
+    def _release(self, reading: Reading) -> None:
+        left = reading.left()
+        self._remove(reading)
+        self._settle(reading.fetch, left)
 
     def drop_all(self) -> None:
         """It is closed: give all bytes back."""
