@@ -340,13 +340,14 @@ class ShareRequestManager:
         asks = limits.max_records > 0
         if asks:
             node.fetched_at = now
+            sent.max_bytes = self._appetite.max_bytes(self._nodes.values())
         message = ShareFetchRequest(
             group_id=config.group_id,
             member_id=session.member_id,
             share_session_epoch=OPENS if not session.is_open else plan.epoch,
             max_wait_ms=limits.max_wait_ms,
             min_bytes=config.fetch_min_bytes if asks else 0,
-            max_bytes=config.fetch_max_bytes if asks else 0,
+            max_bytes=sent.max_bytes,
             max_records=limits.max_records,
             batch_size=config.max_poll_records,
             share_acquire_mode=_RECORD_LIMIT if config.limits_records else _BATCH_OPTIMIZED,
