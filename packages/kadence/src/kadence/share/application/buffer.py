@@ -32,15 +32,17 @@ class Reading:
 
     Attributes:
         fetch, partition: whose they are. records: what was read. index: how many of these were returned.
+        is_gone: what was not returned is not ours any more, or was released.
     """
 
-    __slots__ = ("_reader", "fetch", "index", "partition", "records")
+    __slots__ = ("_reader", "fetch", "index", "is_gone", "partition", "records")
 
     def __init__(self, fetch: AcquiredFetch, reader: AcquiredReader) -> None:
         self.fetch = fetch
         self.partition = fetch.partition.topic_partition
         self.records: list[Record[Any, Any]] = []
         self.index = 0
+        self.is_gone = False
         self._reader = reader
 
     @property
@@ -159,6 +161,8 @@ class Buffer:
             raise self._errors.popleft()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
+            if reading.is_gone:
+                continue
             if not reading.fetch.is_locked(now):
                 self._drop(reading)
                 continue
@@ -176,7 +180,7 @@ class Buffer:
                     # Settled already. The others come again by themselves.
                     self._errors.append(error)
                 break
-            if reading.is_empty:
+            if reading.is_empty and not reading.is_gone:
                 self._readings.remove(reading)
             if limit <= 0 or self._errors:
                 break
@@ -195,6 +199,11 @@ class Buffer:
             else:
                 decoded = decoding.decode(reading.fetch, chunk, raw)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
+                if reading.is_gone:
+                    # A deserialiser, or a signal handler, has ended the subscription: these were released.
+                    if decoded.interrupted is not None:
+                        raise decoded.interrupted
+                    break
                 if decoded.waits is not None:
                     self._waits[reading] = decoded.waits
             one = Taken(reading, raw, chunk)
@@ -246,6 +255,7 @@ class Buffer:
         self._remove(reading)
 
     def _remove(self, reading: Reading) -> None:
+        reading.is_gone = True
         reading.close()
         self._waits.pop(reading, None)
         self._readings.remove(reading)
@@ -266,6 +276,8 @@ class Buffer:
         self._count(taken, -1)
         now = self._clock.now_ms()
         for each in reversed(taken):
+            if each.reading.is_gone:
+                continue
             self._shared_state.took(each.reading.fetch, now, -len(each.raw))
             each.reading.put_back(each.raw)
             if each.reading not in self._readings:

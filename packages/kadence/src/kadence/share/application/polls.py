@@ -7,7 +7,7 @@ waits wakes the network thread for it; one that finds records leaves it to be fo
 from __future__ import annotations
 
 from threading import current_thread
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
@@ -73,6 +73,8 @@ class SharePolls:
 
     def poll_buffered(self, limit: int) -> list[Chunk] | None:
         """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do."""
+        if self.is_taking:
+            _refuse_inside_taking()
         shared_state, exchange, attention = self._shared_state, self._exchange, self._shared_state.attention
         # First: what changes after this look is seen by the next one.
         attention.up = False
@@ -109,10 +111,7 @@ class SharePolls:
         if not self._chosen.is_anything:
             raise IllegalStateError("nothing to poll: call subscribe() first")
         if self.is_taking:
-            raise IllegalStateError(
-                "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a "
-                "signal handler, called it in the midst of that"
-            )
+            _refuse_inside_taking()
         if not self._has_begun:
             self._begin()
         self._has_begun = False
@@ -267,6 +266,13 @@ class SharePolls:
             self.send_said()
         else:
             self._shared_state.say(holding.outgoing(), wakes=False)
+
+
+def _refuse_inside_taking() -> Never:
+    raise IllegalStateError(
+        "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
+        "handler, called it in the midst of that"
+    )
 
 
 def as_pairs(chunks: list[Chunk]) -> list[tuple[TopicPartition, list[Record[Any, Any]]]]:
