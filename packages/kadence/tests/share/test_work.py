@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kadence import ConfigError, Record, RecordDeserializationError, Retry, TopicPartition
-from kadence.errors import WakeupError
+from kadence.errors import HandlerTimeoutError, WakeupError
 from kadence.work.context import Context
 from kadence.work.queue import QueueDesk, QueueProcessing, queue_settings
 from kadence.work.scheduler import Task
@@ -48,7 +48,11 @@ class World:
             "max_bytes": 1 << 20,
             "drain": 5.0,
         }
-        settings = queue_settings(lambda record: None, **{**given, **more})
+
+        async def coroutine(record: object) -> None: ...
+
+        is_coroutine = more.get("executor") == "loop"
+        settings = queue_settings(coroutine if is_coroutine else lambda record: None, **{**given, **more})
         self.clock = FakeClock()
         nothing: Any = None
         self.policy = policy
@@ -224,6 +228,26 @@ def test_a_thread_that_takes_longer_than_timeout_gives_its_record_back() -> None
     world.done(task)
     assert world.said() == []
     assert world.desk.scheduler.total == 0
+    world.end()
+
+
+@pytest.mark.parametrize("executor", ["loop", "processes"])
+def test_h5_a_coroutine_or_process_that_takes_longer_than_timeout_has_failed_an_attempt(
+    executor: str,
+) -> None:
+    """Released, it came again until the group's limit, without its retries and without its dead letter."""
+    world = World(timeout=1.0, executor=executor, retry=Retry(attempts=2, backoff=1.0, jitter=0))
+    world.give(Fetch(), [0])
+    for attempt in (1, 2):
+        [task] = world.take()
+        assert Context([task]).attempt == attempt
+        world.clock.advance(1_000)
+        world.give()
+        assert world.said() == []
+        world.desk.fails((task,), HandlerTimeoutError("too long"))
+        world.clock.advance(2_000)
+        world.give()
+    assert world.said() == [(0, REJECT)]
     world.end()
 
 

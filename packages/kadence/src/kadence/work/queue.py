@@ -339,9 +339,12 @@ class QueueProcessing(Processing):
             self._source.settle(outcomes)
 
     def _look_at_time(self, now: int) -> None:
-        """Log records that run longer than ``timeout``, and give them back: their locks are renewed no more."""
+        """Log records that a thread works on for longer than ``timeout``, and give them back.
+
+        A coroutine and a process are ended by their workers, which is a failed attempt like any other.
+        """
         desk, timeout = self._desk, self._settings.timeout_ms
-        if timeout is None:
+        if timeout is None or self._settings.executor != "threads":
             return
         with desk.lock:
             late = list(desk.scheduler.overdue(now, timeout))
