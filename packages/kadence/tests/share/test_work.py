@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kadence import ConfigError, Record, RecordDeserializationError, Retry, TopicPartition
+from kadence import ConfigError, ProducerRecord, Record, RecordDeserializationError, Retry, TopicPartition
 from kadence.errors import HandlerTimeoutError, WakeupError
 from kadence.work.context import Context
 from kadence.work.queue import QueueDesk, QueueProcessing, queue_settings
@@ -55,6 +57,8 @@ class World:
         settings = queue_settings(coroutine if is_coroutine else lambda record: None, **{**given, **more})
         self.clock = FakeClock()
         nothing: Any = None
+        caller: Any = SimpleNamespace(carry=lambda calls: [call() for call in calls], end=lambda: None)
+        self.sender: Any = None
         self.policy = policy
         self.changes = 0
         self.desk = QueueDesk(
@@ -62,10 +66,10 @@ class World:
             self.clock,
             self.clock.now_ms,
             "q",
-            lambda: nothing,
+            lambda: self.sender,
             self.changed,
             nothing,
-            nothing,
+            lambda name: caller,
             policy=policy,
         )
         self.settled: list[tuple[Any, int, int]] = []
@@ -228,6 +232,25 @@ def test_a_thread_that_takes_longer_than_timeout_gives_its_record_back() -> None
     world.done(task)
     assert world.said() == []
     assert world.desk.scheduler.total == 0
+    world.end()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_h7_brokers_that_take_longer_than_timeout_do_not_give_a_record_back(fails: bool) -> None:
+    """Its handler has ended. Released, it came again until the group's limit, and had a dead letter each time."""
+    world = World(timeout=1.0, dead_letter="dead")
+    acknowledged: Future[None] = Future()
+    world.sender = SimpleNamespace(send=lambda *what, **more: acknowledged)
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    if fails:
+        world.desk.fails((task,), ValueError("no"))
+    else:
+        world.desk.sends((task,), [ProducerRecord("out", b"x")])
+    world.clock.advance(5_000)
+    assert world.said() == []
+    acknowledged.set_result(None)
+    assert world.said() == [(0, ACCEPT)]
     world.end()
 
 
