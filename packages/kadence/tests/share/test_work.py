@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kadence import ConfigError, ProducerRecord, Record, RecordDeserializationError, Retry, TopicPartition
-from kadence.errors import HandlerTimeoutError, WakeupError
+from kadence.errors import HandlerTimeoutError, InvalidRecordStateError, WakeupError
 from kadence.work.context import Context
 from kadence.work.queue import QueueDesk, QueueProcessing, queue_settings
 from kadence.work.scheduler import Task
@@ -272,6 +272,20 @@ def test_h5_a_coroutine_or_process_that_takes_longer_than_timeout_has_failed_an_
         world.give()
     assert world.said() == [(0, REJECT)]
     world.end()
+
+
+def test_an_outcome_that_brokers_refuse_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.give(Fetch(), [0])
+    world.done(*world.take())
+    world.stopping = True
+    world.step = world.steps.send([])
+    assert isinstance(world.step, Commit)
+    refused = InvalidRecordStateError("its lock had ended")
+    with pytest.raises(StopIteration):
+        world.steps.send({TopicPartition("jobs", 0): refused, TopicPartition("jobs", 1): None})
+    assert caplog.text.count("some records will be redelivered") == 1
+    assert "its lock had ended" in caplog.text
 
 
 def test_at_the_end_running_handlers_are_waited_for_and_the_rest_is_released() -> None:

@@ -366,7 +366,7 @@ class QueueProcessing(Processing):
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         while True:
             try:
-                yield Commit({})
+                results = yield Commit({})
             except WakeupError as error:
                 # It ends the processing, but not the commit.
                 self._woken = error
@@ -374,6 +374,9 @@ class QueueProcessing(Processing):
                     continue
             except KafkaError as error:
                 self._tell_uncommitted(error)
+            else:
+                for failed in filter(None, (results or {}).values()):
+                    self._tell_uncommitted(failed)
             return
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:
