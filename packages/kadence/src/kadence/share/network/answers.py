@@ -228,9 +228,11 @@ class ShareAnswers:
     def _taken(self, now: int, sent: Sent, response: Any, loan: Loan | None) -> None:
         """The request was done, as far as no partition says otherwise."""
         node, session = sent.node, sent.node.session
+        named = [piece.partition for piece in sent.pieces]
+        named += [held.fetch.partition for held in sent.renewals]
         tips = {
             (each.topic_id, each.partition): each
-            for each in (*session.members, *(sent.fetched or ()), *(piece.partition for piece in sent.pieces))
+            for each in (*session.members, *(sent.fetched or ()), *named)
         }
         if sent.fetched is None:
             session.answered()
@@ -377,6 +379,9 @@ class ShareAnswers:
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
             held.alone = True
+        elif code in _MOVED | _UNKNOWN:
+            # Its locks are void by now, see `_moved`.
+            return
         elif code in ec.RETRIABLE:
             node.backoff.failed(now)
         else:
