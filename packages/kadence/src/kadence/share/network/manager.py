@@ -413,6 +413,14 @@ class ShareRequestManager:
 
     # ------------------------------------------------------------ what came back
 
+    def disconnected(self, now: int, node_id: int, error: KafkaError) -> None:
+        """The connection of a share session has ended, and with it all locks: nobody asks, so nobody would be told."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.session.is_open and not node.is_busy:
+            node.changed = True
+            self._answers.disconnected(now, node, error)
+            self._acknowledgements.tell()
+
     def renewed_natively(self, requests: Sequence[Request], sent_at: int) -> None:
         """The native thread has sent these, the last of them at ``sent_at``."""
         interval_ms = self._appetite.lock_ms // 3
