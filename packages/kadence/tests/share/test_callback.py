@@ -73,6 +73,7 @@ def calls(consumer: ShareConsumer[Any, Any]) -> dict[str, Callable[[], object]]:
         "subscribe()": lambda: consumer.subscribe("more"),
         "unsubscribe()": consumer.unsubscribe,
         "close()": consumer.close,
+        "process()": lambda: consumer.process(print),
     }
 
 
@@ -103,7 +104,7 @@ def test_without_one_nothing_is_told_and_a_callable_is_wanted(made: Made) -> Non
         wanted.append(network.state.wants_results)
     assert wanted == [True, False]
     no_callable: Any = 5
-    with pytest.raises(TypeError, match="callback"):
+    with pytest.raises(TypeError, match=r"callback must be a function of \(partition, offsets, error\)"):
         consumer.set_acknowledgement_commit_callback(no_callable)
 
     async def coroutine(*what: Any) -> None: ...

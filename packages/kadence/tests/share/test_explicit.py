@@ -9,7 +9,7 @@ import pytest
 from tests.worlds.queue import ACCEPT, REJECT, RELEASE, RENEW, HandNetwork
 
 from kadence import AcknowledgeType, Record, ShareConsumer, TopicPartition
-from kadence.errors import IllegalStateError, InvalidRecordStateError
+from kadence.errors import IllegalStateError, InvalidRecordStateError, KafkaTimeoutError
 
 Made = tuple[ShareConsumer[Any, Any], HandNetwork]
 
@@ -128,6 +128,21 @@ def test_a_record_whose_renewal_failed_is_held_no_more(explicit: Made) -> None:
     assert not consumer.poll()
     with pytest.raises(IllegalStateError, match="is not held"):
         consumer.acknowledge(record)
+
+
+def test_a_record_whose_renewal_was_not_answered_in_time_is_given_back(explicit: Made) -> None:
+    """The broker may have renewed its lock: held by nobody, it would be renewed until the consumer leaves."""
+    consumer, network = explicit
+    network.put(2)
+    first, record = consumer.poll()
+    network.errors[TopicPartition("jobs", 0)] = KafkaTimeoutError("took too long")
+    consumer.acknowledge(first)
+    consumer.acknowledge(record, AcknowledgeType.RENEW)
+    assert not consumer.poll()
+    with pytest.raises(IllegalStateError, match="is not held"):
+        consumer.acknowledge(record)
+    consumer.commit()
+    assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 1, 1, RENEW), ("jobs", 1, 1, RELEASE)]
 
 
 def test_a_record_that_is_delivered_anew_replaces_the_delivery_before(explicit: Made) -> None:

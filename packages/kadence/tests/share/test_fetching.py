@@ -270,6 +270,18 @@ def test_memory_bounds_what_is_fetched_ahead() -> None:
     assert world.fetch().message.max_records == 500
 
 
+def test_memory_bounds_what_all_fetches_of_a_poll_ask_for() -> None:
+    world = Requests({0: NODE, 1: OTHER}, buffer_memory=2_000_000, fetch_max_bytes=1_500_000)
+    world.state.measures.held_bytes = lambda: 100_000
+    world.waits()
+    first, second = world.sent()
+    assert (first.message.max_bytes, second.message.max_bytes) == (1_500_000, 400_000)
+    for request in (first, second):
+        world.answer_fetch(request)
+    world.state.measures.held_bytes = lambda: 3_000_000
+    assert [each.message.max_bytes for each in world.sent()] == [1, 1], "a batch of each, so that it goes on"
+
+
 def test_record_limit_asks_one_broker_at_a_time_and_fetches_nothing_ahead() -> None:
     world = Requests({0: NODE, 1: OTHER}, share_acquire_mode="record_limit", max_poll_records=10)
     world.waits(10)

@@ -62,6 +62,20 @@ def test_a_subscription_that_changed_is_told_with_the_next_poll(bench: Member) -
     assert bench.hand.now == before, "at once"
 
 
+def test_what_is_not_subscribed_to_any_more_is_not_owned_from_now_on(bench: Member) -> None:
+    """Its records were fetched, and counted as delivered, until the group had heard of the new subscription."""
+    bench.subscribe("t")
+    bench.answer(bench.beat(), assigned={"t": [0, 1]})
+    bench.subscribe("u")
+    assert bench.member.assignment == {}
+    bench.answer(bench.beat(), assigned={"t": [0]})
+    assert bench.member.assignment == {}
+    bench.subscribe("t", "u")
+    assert bench.member.assignment == {TopicPartition("t", 0): id_of("t")}
+    bench.answer(bench.beat(), epoch=2, assigned={"t": [0], "u": [0]})
+    assert set(bench.member.assignment) == {TopicPartition("t", 0), TopicPartition("u", 0)}
+
+
 def test_after_a_lost_answer_it_says_everything_again(bench: Member) -> None:
     bench.answer(bench.beat(), 1, {"t": [0]})
     bench.hand.fail(bench.beat(), DisconnectedError("gone"))
@@ -145,6 +159,7 @@ def test_who_does_not_poll_leaves_and_comes_back_with_the_next_poll(bench: Membe
 
 
 def test_a_topic_that_was_made_anew_is_not_ours_until_it_is_assigned(bench: Member) -> None:
+    bench.subscribe("t", "u")
     bench.answer(bench.beat(), 3, {"t": [0], "u": [0]})
     cluster = cluster_of({"t": 4, "u": 1})
     topics = cluster.topics.changed({"t": dataclasses.replace(cluster.topics["t"], topic_id=b"n" * 16)})

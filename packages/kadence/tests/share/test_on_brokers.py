@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.share.holding import held_for
 
 from kadence import Admin, Broker, NewTopic, Producer, Record, ShareConsumer, TopicPartition
 from kadence.admin import ConfigResource
-from kadence.errors import NotLeaderError
+from kadence.errors import DisconnectedError, NotLeaderError
 from kadence.net import native_heartbeat
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest
@@ -112,6 +113,28 @@ def test_q4_a_lost_connection_is_told_and_the_records_come_again(served: Broker)
                 if (record.partition, record.offset) in seen:
                     again[record.partition, record.offset] = record.delivery_count
     assert set(again.values()) == {2}
+
+
+def test_q4_a_connection_that_is_lost_while_nothing_is_asked_ends_the_locks_at_once(served: Broker) -> None:
+    """Others have the records by then: the handlers are to hear of it before the next renewal is due."""
+    with Admin(bootstrap_servers=served.bootstrap_servers) as admin:
+        admin.incremental_alter_configs(
+            {ConfigResource("group", "q"): {"share.record.lock.duration.ms": "60000"}}
+        )
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        polled(consumer)
+
+        def held() -> float:
+            return sum(value for name, value in consumer.metrics().items() if name.name == "records-held")
+
+        assert held() > 0
+        assert consumer.lock_timeout == 60
+        began = time.monotonic()
+        served.disconnect_clients()
+        until(lambda: held() == 0)
+        assert time.monotonic() - began < 25
+        assert all(isinstance(error, DisconnectedError) for error in consumer.commit(timeout=10).values())
 
 
 def test_q4_closing_releases_what_was_not_accepted_at_once(served: Broker) -> None:

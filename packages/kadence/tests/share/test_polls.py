@@ -306,6 +306,52 @@ def test_after_stop_polls_return_nothing_and_send_what_was_accepted(made: Made) 
     assert network.taken() == [("jobs", 0, 0, ACCEPT)]
 
 
+def test_what_a_fetch_under_way_brings_of_topics_of_the_last_subscription_is_released(made: Made) -> None:
+    consumer, network = made
+    consumer.subscribe("more")
+    network.put(3)
+    network.put(2, topic="more")
+    assert [(each.topic, each.offset) for each in consumer.poll()] == [("more", 0), ("more", 1)]
+    assert network.taken() == [("jobs", 0, 2, RELEASE)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 199])
+@pytest.mark.parametrize("ends", ["subscribe", "unsubscribe", "close"])
+def test_a_deserialiser_that_ends_the_subscription_in_the_midst_of_a_poll_gets_nothing_returned(
+    make: Callable[..., Made], ends: str, number: int
+) -> None:
+    """As a signal handler may. What the poll had read was released, and nothing of it is taken for a gap."""
+
+    def deserialise(data: bytes) -> bytes:
+        if data == b"v%d" % number:
+            consumer.subscribe("more") if ends == "subscribe" else getattr(consumer, ends)()
+        return data
+
+    consumer, network = make(value_deserializer=deserialise)
+    network.put(200)
+    if ends == "close":
+        with pytest.raises(ClosedError):
+            consumer.poll()
+    else:
+        assert not consumer.poll()
+    assert network.taken() == ([] if ends == "close" else [("jobs", 0, 199, RELEASE)])
+
+
+def test_a_deserialiser_cannot_poll(make: Callable[..., Made]) -> None:
+    refused: list[IllegalStateError] = []
+
+    def deserialise(data: bytes) -> bytes:
+        with pytest.raises(IllegalStateError, match="while another poll") as caught:
+            consumer.poll()
+        refused.append(caught.value)
+        return data
+
+    consumer, network = make(value_deserializer=deserialise)
+    network.put(3)
+    assert offsets(consumer.poll()) == [0, 1, 2]
+    assert len(refused) == 3
+
+
 def test_names_alone_are_subscribed_to(make: Callable[..., Made], made: Made) -> None:
     consumer, _ = made
     assert consumer.subscription() == {"jobs"}

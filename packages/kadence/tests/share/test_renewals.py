@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.worlds.share import ACCEPT, LOCK_MS, RENEW, Requests, batches_of
+from tests.worlds.share import ACCEPT, LOCK_MS, NODE, OTHER, RENEW, Requests, batches_of
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Request
@@ -11,6 +11,7 @@ from kadence.errors import InvalidRecordStateError, UnsupportedVersionError
 from kadence.protocol import error_codes as ec
 from kadence.share.acknowledgements import Acknowledged
 from kadence.share.events import Sending
+from kadence.types import TopicPartition
 
 
 @pytest.fixture
@@ -192,3 +193,22 @@ def test_a_group_without_renewals_is_told_of_once(world: Requests, caplog: pytes
         world.acquired((first, first + 9, 1))
         world.answer(renewal(world), p0=ec.INVALID_RECORD_STATE)
     assert caplog.text.count("cannot be renewed") == 1
+
+
+@pytest.mark.parametrize("code", [ec.NOT_LEADER_OR_FOLLOWER, ec.UNKNOWN_TOPIC_ID])
+def test_a_renewal_that_meets_a_moved_partition_voids_its_locks_at_once(code: int) -> None:
+    """Also once the session has forgotten the partition. Others' acknowledgements do not wait for it."""
+    world = Requests({0: NODE, 1: NODE})
+    fetch = world.acquired((0, 4, 1))
+    world.cluster.leaders[TopicPartition("t", 0)] = OTHER
+    world.cluster.version += 1
+    world.hand.turn()
+    for request in world.hand.turn():
+        world.answer_fetch(request)
+    kept = world.acquired((0, 4, 1), number=1)
+    world.hand.now = fetch.lock_ends - LOCK_MS // 2
+    [request] = [each for each in world.sent() if each.message.is_renew_ack]
+    world.answer(request, p0=code)
+    assert fetch.void is not None
+    world.acknowledge(kept, sending=Sending.ASYNC)
+    assert [batches_of(each) for each in world.sent() if each.node_id == NODE] == [{1: [(0, 4, [ACCEPT])]}]

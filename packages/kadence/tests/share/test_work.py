@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kadence import ConfigError, Record, RecordDeserializationError, Retry, TopicPartition
-from kadence.errors import WakeupError
+from kadence import ConfigError, ProducerRecord, Record, RecordDeserializationError, Retry, TopicPartition
+from kadence.errors import HandlerTimeoutError, InvalidRecordStateError, WakeupError
 from kadence.work.context import Context
 from kadence.work.queue import QueueDesk, QueueProcessing, queue_settings
 from kadence.work.scheduler import Task
@@ -48,9 +50,15 @@ class World:
             "max_bytes": 1 << 20,
             "drain": 5.0,
         }
-        settings = queue_settings(lambda record: None, **{**given, **more})
+
+        async def coroutine(record: object) -> None: ...
+
+        is_coroutine = more.get("executor") == "loop"
+        settings = queue_settings(coroutine if is_coroutine else lambda record: None, **{**given, **more})
         self.clock = FakeClock()
         nothing: Any = None
+        caller: Any = SimpleNamespace(carry=lambda calls: [call() for call in calls], end=lambda: None)
+        self.sender: Any = None
         self.policy = policy
         self.changes = 0
         self.desk = QueueDesk(
@@ -58,10 +66,10 @@ class World:
             self.clock,
             self.clock.now_ms,
             "q",
-            lambda: nothing,
+            lambda: self.sender,
             self.changed,
             nothing,
-            nothing,
+            lambda name: caller,
             policy=policy,
         )
         self.settled: list[tuple[Any, int, int]] = []
@@ -225,6 +233,59 @@ def test_a_thread_that_takes_longer_than_timeout_gives_its_record_back() -> None
     assert world.said() == []
     assert world.desk.scheduler.total == 0
     world.end()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_h7_brokers_that_take_longer_than_timeout_do_not_give_a_record_back(fails: bool) -> None:
+    """Its handler has ended. Released, it came again until the group's limit, and had a dead letter each time."""
+    world = World(timeout=1.0, dead_letter="dead")
+    acknowledged: Future[None] = Future()
+    world.sender = SimpleNamespace(send=lambda *what, **more: acknowledged)
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    if fails:
+        world.desk.fails((task,), ValueError("no"))
+    else:
+        world.desk.sends((task,), [ProducerRecord("out", b"x")])
+    world.clock.advance(5_000)
+    assert world.said() == []
+    acknowledged.set_result(None)
+    assert world.said() == [(0, ACCEPT)]
+    world.end()
+
+
+@pytest.mark.parametrize("executor", ["loop", "processes"])
+def test_h5_a_coroutine_or_process_that_takes_longer_than_timeout_has_failed_an_attempt(
+    executor: str,
+) -> None:
+    """Released, it came again until the group's limit, without its retries and without its dead letter."""
+    world = World(timeout=1.0, executor=executor, retry=Retry(attempts=2, backoff=1.0, jitter=0))
+    world.give(Fetch(), [0])
+    for attempt in (1, 2):
+        [task] = world.take()
+        assert Context([task]).attempt == attempt
+        world.clock.advance(1_000)
+        world.give()
+        assert world.said() == []
+        world.desk.fails((task,), HandlerTimeoutError("too long"))
+        world.clock.advance(2_000)
+        world.give()
+    assert world.said() == [(0, REJECT)]
+    world.end()
+
+
+def test_an_outcome_that_brokers_refuse_at_the_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.give(Fetch(), [0])
+    world.done(*world.take())
+    world.stopping = True
+    world.step = world.steps.send([])
+    assert isinstance(world.step, Commit)
+    refused = InvalidRecordStateError("its lock had ended")
+    with pytest.raises(StopIteration):
+        world.steps.send({TopicPartition("jobs", 0): refused, TopicPartition("jobs", 1): None})
+    assert caplog.text.count("some records will be redelivered") == 1
+    assert "its lock had ended" in caplog.text
 
 
 def test_at_the_end_running_handlers_are_waited_for_and_the_rest_is_released() -> None:

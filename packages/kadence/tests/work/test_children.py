@@ -10,6 +10,7 @@ import subprocess
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +19,9 @@ from tests.work import failing, handlers, hanging
 from tests.work.worlds import Real
 
 from kadence import Retry, WorkerStartError
+from kadence.errors import HandlerTimeoutError
 from kadence.work import driver
-from kadence.work.child import imported_by, wait_for_start
+from kadence.work.child import Child, imported_by, wait_for_start
 from kadence.work.processes import Children
 
 IMPORTED = ("the program worker.py", "module 'app' of the handler")
@@ -292,3 +294,12 @@ def test_the_end_of_the_program_does_not_wait_for_handlers_in_children(real: Rea
     program = begun(real, tmp_path / "program.py", ON_A_THREAD)
     code, output, _ = end_of(program)
     assert (code, output) == (0, "")
+
+
+def test_an_answer_that_does_not_come_in_time_is_no_death() -> None:
+    """`HandlerTimeoutError` is an OSError, as is a broken pipe."""
+    child = Child.__new__(Child)
+    pipe: Any = SimpleNamespace(send_bytes=lambda data: None, poll=lambda seconds: False)
+    child._pipe = pipe
+    with pytest.raises(HandlerTimeoutError, match=r"longer than timeout=0\.5 s"):
+        child.ask([], 1, None, 500)

@@ -118,6 +118,8 @@ class NetworkClient:
         self._due_at = 0
         self.on_wrong_node: Callable[[], None] = lambda: None
         """Called when a broker is not the node that metadata says: all brokers are to be forgotten."""
+        self.on_lost: Callable[[int, ConnectionPurpose, KafkaError], None] = lambda *what: None
+        """Called when a connection has ended, also when no request was under way on it."""
         self.on_native_heartbeats: OnNativeHeartbeats | None = None
         """Called with the heartbeats sent by the native thread. Set before the first one is passed to it."""
         self.on_native_renewals: OnNativeHeartbeats | None = None
@@ -609,6 +611,7 @@ class NetworkClient:
                     self._outages.failed(now, known.address, error)
         del self._channels[channel.key]
         self._homeless.extendleft(reversed(channel.end(error, now)))
+        self.on_lost(known.node.node_id, channel.purpose, error)
 
     def _patience(self, wait_ms: int | None, now: int) -> int | None:
         """How long the poller may wait (ms; None: for ever)."""

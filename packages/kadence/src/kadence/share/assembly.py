@@ -22,6 +22,7 @@ from kadence.consumer.group.epoch_member import new_member_id
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.turn import Turn
+from kadence.errors import KafkaError
 from kadence.lazy_dataclasses import replace
 from kadence.net import ConnectionConfig, NetworkClient
 from kadence.share.application.bad_records import Decoding
@@ -117,6 +118,12 @@ def _turn(
         {**{node.node_id: node for node in client.nodes()}, **nodes}.values()
     )
     metadata.on_rebootstrap = rebootstrap
+
+    def lost(node_id: int, purpose: ConnectionPurpose, error: KafkaError) -> None:
+        if purpose is ConnectionPurpose.FETCH:
+            requests.disconnected(clock.now_ms(), node_id, error)
+
+    client.on_lost = lost
     client.on_wrong_node = metadata.brokers_are_wrong
     return Turn(
         clock,

@@ -177,15 +177,17 @@ class Child:
         """
         try:
             self._pipe.send_bytes(pickle.dumps((records, attempt, carried), protocol=5))
-            if not self._pipe.poll(None if timeout_ms is None else timeout_ms / 1000):
-                raise HandlerTimeoutError(
-                    f"the handler took longer than timeout={(timeout_ms or 0) / 1000} s"
-                )
-            has_worked, told_lost, result = pickle.loads(self._pipe.recv_bytes())  # noqa: S301 - our own child
+            answer: bytes | None = None
+            if self._pipe.poll(None if timeout_ms is None else timeout_ms / 1000):
+                answer = self._pipe.recv_bytes()
         except (EOFError, OSError) as error:
             raise WorkerDiedError(
                 f"the worker process ended while it handled the record (exit code {self._exit_code()})"
             ) from error
+        if answer is None:
+            # It is an OSError, too.
+            raise HandlerTimeoutError(f"the handler took longer than timeout={(timeout_ms or 0) / 1000} s")
+        has_worked, told_lost, result = pickle.loads(answer)  # noqa: S301 - our own child
         for task in self._tasks:
             task.told_lost = told_lost
         if has_worked:

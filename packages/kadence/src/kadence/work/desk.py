@@ -228,7 +228,10 @@ class Desk:
         if self._settings.takes_context:
             # A generator runs only now, and may read `Context.lost`, too.
             outputs = _unless_told(tasks, outputs)
-        _Sending(self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)).start()
+        sending = _Sending(
+            self, outputs, lambda error: self.fails(tasks, error), lambda: self._finished(tasks)
+        )
+        sending.start(tasks)
 
     def fails(self, tasks: Sequence[Task], error: BaseException) -> None:
         """An attempt failed. The number of attempts decides the outcome of each record (H5)."""
@@ -343,6 +346,7 @@ class Desk:
 
     def _letter(self, task: Task, letter: Letter) -> None:
         """Send a dead letter or retry record until it is acknowledged: it must not be lost. Then the task is done."""
+        task.is_sent = True
         repeating = Repeating(RESEND_MS, self._told_unsent)
 
         def sent() -> None:
@@ -507,7 +511,8 @@ class _Sending:
         self._left = 1
         self._lock = threading.Lock()
 
-    def start(self) -> None:
+    def start(self, tasks: Sequence[Task] = ()) -> None:
+        """Send them. ``tasks``: whose outputs they are."""
         try:
             # A generator of outputs is user code, and so are serialisers and partitioner.
             with self._desk.here:
@@ -527,6 +532,9 @@ class _Sending:
         # A generator may raise anything, and its record would never be done.
         except BaseException as error:  # noqa: BLE001 - a failed attempt, whatever it was
             self._error = self._error or error
+        for task in tasks:
+            # Before the last of them counts: a task that failed may begin again at once.
+            task.is_sent = True
         self._count()
 
     def _acknowledged(self, future: Any) -> None:

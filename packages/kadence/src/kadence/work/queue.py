@@ -339,9 +339,12 @@ class QueueProcessing(Processing):
             self._source.settle(outcomes)
 
     def _look_at_time(self, now: int) -> None:
-        """Log records that run longer than ``timeout``, and give them back: their locks are renewed no more."""
+        """Log records that a thread works on for longer than ``timeout``, and give them back.
+
+        A coroutine and a process are ended by their workers, which is a failed attempt like any other.
+        """
         desk, timeout = self._desk, self._settings.timeout_ms
-        if timeout is None:
+        if timeout is None or self._settings.executor != "threads":
             return
         with desk.lock:
             late = list(desk.scheduler.overdue(now, timeout))
@@ -363,7 +366,7 @@ class QueueProcessing(Processing):
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
         while True:
             try:
-                yield Commit({})
+                results = yield Commit({})
             except WakeupError as error:
                 # It ends the processing, but not the commit.
                 self._woken = error
@@ -371,6 +374,9 @@ class QueueProcessing(Processing):
                     continue
             except KafkaError as error:
                 self._tell_uncommitted(error)
+            else:
+                for failed in filter(None, (results or {}).values()):
+                    self._tell_uncommitted(failed)
             return
 
     def put_back(self, *, is_interrupted: bool = False) -> Steps:

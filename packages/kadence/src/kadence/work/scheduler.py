@@ -126,6 +126,7 @@ class Task:
     Attributes:
         attempts: how many have failed. first_at: when the first one began, -1 before. started_at: the present one.
         due: the earliest time of the next attempt. timed_out: whether the present attempt has exceeded ``timeout``.
+        is_sent: its handler has ended, and what it returned, or its dead letter, waits for brokers.
         told_lost: whether its handler has read `Context.lost` as True. It may have stopped early, so the attempt does
             not count, whether it returns or raises.
     """
@@ -135,6 +136,7 @@ class Task:
         "due",
         "first_at",
         "is_running",
+        "is_sent",
         "lane",
         "nbytes",
         "record",
@@ -153,7 +155,7 @@ class Task:
         self.due = 0
         self.first_at = -1
         self.started_at = -1
-        self.is_running = False
+        self.is_running = self.is_sent = False
         self.timed_out = self.told_lost = False
 
     @property
@@ -399,7 +401,7 @@ class Scheduler:
 
     def _begin(self, task: Task, now: int) -> None:
         task.is_running = True
-        task.timed_out = False
+        task.timed_out = task.is_sent = False
         task.started_at = now
         if task.first_at < 0:
             task.first_at = now
@@ -605,11 +607,11 @@ class Scheduler:
     # ------------------------------------------------------------ what holds it up
 
     def overdue(self, now: int, timeout_ms: int) -> Iterator[Task]:
-        """Records that have run longer than ``timeout``, each once."""
+        """Records whose handlers have run longer than ``timeout``, each once."""
         for task in self.running:
             if now - task.started_at < timeout_ms:
                 return
-            if not task.timed_out:
+            if not (task.timed_out or task.is_sent):
                 task.timed_out = True
                 yield task
 

@@ -174,12 +174,12 @@ def listener_of(given: object, *, awaits: bool) -> AsyncRebalanceListener | None
     return cast(AsyncRebalanceListener, given)
 
 
-def callback_of(given: object, *, awaits: bool) -> Callable[..., Any] | None:
-    """The callback of a commit. ``awaits``: it may be a coroutine function."""
+def callback_of(given: object, *, awaits: bool, takes: str = "(offsets, error)") -> Callable[..., Any] | None:
+    """The callback of a commit. ``awaits``: it may be a coroutine function. ``takes``: its arguments, for the error."""
     if given is None:
         return None
     if not callable(given):
-        raise TypeError(f"callback must be a function of (offsets, error), not {given!r}")
+        raise TypeError(f"callback must be a function of {takes}, not {given!r}")
     _check_awaited("the callback", given, awaits=awaits)
     return given
 

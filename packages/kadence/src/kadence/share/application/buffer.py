@@ -45,14 +45,16 @@ class Reading:
 
     Attributes:
         fetch, partition: whose they are. ahead: what was read, and how many of these were returned.
+        is_gone: what was not returned is not ours any more, or was released.
     """
 
-    __slots__ = ("_at_once", "_is_closed", "_reader", "_rows", "ahead", "fetch", "partition")
+    __slots__ = ("_at_once", "_is_closed", "_reader", "_rows", "ahead", "fetch", "is_gone", "partition")
 
     def __init__(self, fetch: AcquiredFetch, reader: AcquiredReader) -> None:
         self.fetch = fetch
         self.partition = fetch.partition.topic_partition
         self.ahead = _NOTHING
+        self.is_gone = False
         self._rows: Rows | None = None
         """What was read as columns and not returned."""
         self._reader = reader
@@ -185,6 +187,8 @@ class Buffer:
         self._readings: deque[Reading] = deque()
         self._errors: deque[KafkaError] = deque() if decoding is None else decoding.errors
         self._waits: dict[Reading, AnswerPendingError] = {}
+        self._topics: frozenset[str] = frozenset()
+        """What is subscribed to. Fetches that were under way when that changed may bring other topics."""
         self._taken: list[Taken] = []
         """What the last take gave."""
 
@@ -215,10 +219,7 @@ class Buffer:
             raise self._errors.popleft()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
-            if not reading.fetch.is_locked(now):
-                self._drop(reading)
-                continue
-            if reading in self._waits and not self._is_answered(reading):
+            if not self._may_take(reading, now):
                 continue
             try:
                 if columns is not None:
@@ -235,7 +236,7 @@ class Buffer:
                     # Settled already. The others come again by themselves.
                     self._errors.append(error)
                 break
-            if reading.is_empty:
+            if reading.is_empty and not reading.is_gone:
                 self._readings.remove(reading)
             if limit <= 0 or self._errors:
                 break
@@ -243,6 +244,18 @@ class Buffer:
             raise self._errors.popleft()
         self._count(taken, 1)
         return [each.chunk for each in taken]
+
+    def _may_take(self, reading: Reading, now: int) -> bool:
+        """Whether its next record may be returned. What can never be is dropped or released."""
+        if reading.is_gone:
+            return False
+        if not reading.fetch.is_locked(now):
+            self._drop(reading)
+            return False
+        if reading.partition.topic not in self._topics:
+            self._release(reading)
+            return False
+        return reading not in self._waits or self._is_answered(reading)
 
     def _take_rows(self, reading: Reading, limit: int, columns: Collection[str], taken: list[Taken]) -> int:
         """As `_take_of`, as columns. No records are taken behind them: to put both back is not possible."""
@@ -266,6 +279,11 @@ class Buffer:
             else:
                 decoded = decoding.decode(reading.fetch, chunk, raw)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
+                if reading.is_gone:
+                    # A deserialiser, or a signal handler, has ended the subscription: these were released.
+                    if decoded.interrupted is not None:
+                        raise decoded.interrupted
+                    break
                 if decoded.waits is not None:
                     self._waits[reading] = decoded.waits
             one = Taken(reading, raw, chunk)
@@ -317,6 +335,7 @@ class Buffer:
         self._remove(reading)
 
     def _remove(self, reading: Reading) -> None:
+        reading.is_gone = True
         reading.close()
         self._waits.pop(reading, None)
         self._readings.remove(reading)
@@ -351,6 +370,8 @@ class Buffer:
         self._count(taken, -1)
         now = self._clock.now_ms()
         for each in reversed(taken):
+            if each.reading.is_gone:
+                continue
             if (rows := each.chunk.rows) is None:
                 self._shared_state.took(each.reading.fetch, now, -len(each.raw))
                 each.reading.put_back(each.raw)
@@ -362,12 +383,16 @@ class Buffer:
 
     def release_all_but(self, topics: frozenset[str]) -> None:
         """The subscription changes: others may have at once what was fetched of other topics."""
+        self._topics = topics
         self._admit()
         for reading in tuple(self._readings):
             if reading.partition.topic not in topics:
-                left = reading.left()
-                self._remove(reading)
-                self._settle(reading.fetch, left)
+                self._release(reading)
+
+    def _release(self, reading: Reading) -> None:
+        left = reading.left()
+        self._remove(reading)
+        self._settle(reading.fetch, left)
 
     def drop_all(self) -> None:
         """It is closed: give all bytes back."""

@@ -161,7 +161,9 @@ class ShareCalls(ClientCalls):
         return self._core.commit_async()
 
     def set_callback(self, callback: Callable[..., Any] | None) -> None:
-        self._core.results.call(callback_of(callback, awaits=self._awaits))
+        self._core.results.call(
+            callback_of(callback, awaits=self._awaits, takes="(partition, offsets, error)")
+        )
 
     def lock_timeout(self) -> float | None:
         ms = self._shared_state.lock_timeout_ms

@@ -138,6 +138,7 @@ class ShareCore(ClientCore):
         # Most consumers do not need it.
         from kadence.share.application.inside import ShareInside
 
+        self.results.refuse_inside("process()")
         # It has what a queue needs of an inside: no positions, and no commits of them.
         return cast("Insides", ShareInside(self, run, producers, aside))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
-from kadence.errors import IllegalStateError
+from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined, runs
 from kadence.share.acquired_reader import Rows
@@ -27,6 +27,7 @@ from kadence.types import TopicPartition
 __all__ = ["Chunk", "Holding"]
 
 _ACCEPT: Final = int(AcknowledgeType.ACCEPT)
+_RELEASE: Final = int(AcknowledgeType.RELEASE)
 _RENEW: Final = int(AcknowledgeType.RENEW)
 
 _UNSAID: Final = 0
@@ -436,8 +437,11 @@ class Holding:
                     chunk.states[place] = _RENEWED
                     self._renewed += 1
                 else:
-                    # Its lock is gone: it comes again as another delivery.
+                    # It comes again as another delivery.
                     chunk.states[place] = _GONE
+                    if ended.fetch.void is None and not isinstance(ended.error, InvalidRecordStateError):
+                        # Its lock may hold, and would be renewed for nobody.
+                        self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
 
     def take_renewed(self, limit: int) -> list[Chunk]:
         """Up to ``limit`` renewed records, to be returned again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from threading import current_thread
-from typing import Any, TypeVar
+from typing import Any, Never, TypeVar
 
 from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms
@@ -87,6 +87,8 @@ class SharePolls:
 
         One that returns a single record arms the steps.
         """
+        if self.is_taking:
+            _refuse_inside_taking()
         shared_state, exchange, attention = self._shared_state, self._exchange, self._shared_state.attention
         # Those of another thread are refused from here on.
         self.steps.take_over()
@@ -106,7 +108,6 @@ class SharePolls:
             or self._holding.renews
             or self._buffer.is_empty
             or not self._chosen.is_anything
-            or self.is_taking
         ):
             attention.up = True
             return None
@@ -131,10 +132,7 @@ class SharePolls:
         if not self._chosen.is_anything:
             raise IllegalStateError("nothing to poll: call subscribe() first")
         if self.is_taking:
-            raise IllegalStateError(
-                "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a "
-                "signal handler, called it in the midst of that"
-            )
+            _refuse_inside_taking()
         if not self._has_begun:
             self._begin()
         self._has_begun = False
@@ -306,6 +304,13 @@ class SharePolls:
             self.send_said()
         else:
             self._shared_state.say(holding.outgoing(), wakes=False)
+
+
+def _refuse_inside_taking() -> Never:
+    raise IllegalStateError(
+        "poll() is not possible while another poll of this consumer takes records: a deserialiser, or a signal "
+        "handler, called it in the midst of that"
+    )
 
 
 def as_pairs(chunks: list[Chunk]) -> list[tuple[TopicPartition, list[Record[Any, Any]]]]:

@@ -136,7 +136,12 @@ class ShareAnswers:
         elif code == ec.NONE:
             self._taken(now, sent, response, completed.loan)
         elif code == ec.SHARE_SESSION_NOT_FOUND:
-            self._void(now, sent, for_code(code, f"broker {sent.node.node_id} has ended the share session"))
+            self._void(
+                now,
+                sent.node,
+                sent.pieces,
+                for_code(code, f"broker {sent.node.node_id} has ended the share session"),
+            )
             sent.node.backoff.failed(now)
         elif code == ec.INVALID_SHARE_SESSION_EPOCH:
             for piece in sent.pieces:
@@ -152,11 +157,17 @@ class ShareAnswers:
         if isinstance(error, UnsupportedVersionError):
             self._unsupported(now, sent, error)
             return
-        self._void(now, sent, error)
-        node.backoff.failed(now)
-        self._metadata.request_update(now)
+        self.disconnected(now, node, error, sent.pieces)
         if isinstance(error, AuthenticationError):
             self._add_event(Failed(error))
+
+    def disconnected(
+        self, now: int, node: ShareNode, error: KafkaError, sent: Collection[Piece] = ()
+    ) -> None:
+        """The connection is gone, and with it the session and all locks. ``sent``: what was under way."""
+        self._void(now, node, sent, error)
+        node.backoff.failed(now)
+        self._metadata.request_update(now)
 
     def _unsupported(self, now: int, sent: Sent, error: UnsupportedVersionError) -> None:
         """The broker cannot be asked this. Nothing was sent."""
@@ -174,14 +185,13 @@ class ShareAnswers:
         for piece in sent.pieces:
             self._acknowledgements.end(now, piece, error)
 
-    def _void(self, now: int, sent: Sent, error: KafkaError) -> None:
-        """All locks at this broker are gone."""
-        node = sent.node
+    def _void(self, now: int, node: ShareNode, sent: Collection[Piece], error: KafkaError) -> None:
+        """All locks at this broker are gone. ``sent``: what was under way."""
         node.session.reset()
         for fetch in node.held:
             fetch.void = error
         node.held.clear()
-        for piece in (*sent.pieces, *node.pieces):
+        for piece in (*sent, *node.pieces):
             piece.held.fetch.void = piece.held.fetch.void or error
             self._acknowledgements.end(now, piece, error)
         node.pieces = []
@@ -228,9 +238,11 @@ class ShareAnswers:
     def _taken(self, now: int, sent: Sent, response: Any, loan: Loan | None) -> None:
         """The request was done, as far as no partition says otherwise."""
         node, session = sent.node, sent.node.session
+        named = [piece.partition for piece in sent.pieces]
+        named += [held.fetch.partition for held in sent.renewals]
         tips = {
             (each.topic_id, each.partition): each
-            for each in (*session.members, *(sent.fetched or ()), *(piece.partition for piece in sent.pieces))
+            for each in (*session.members, *(sent.fetched or ()), *named)
         }
         if sent.fetched is None:
             session.answered()
@@ -377,6 +389,9 @@ class ShareAnswers:
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
             held.alone = True
+        elif code in _MOVED | _UNKNOWN:
+            # Its locks are void by now, see `_moved`.
+            return
         elif code in ec.RETRIABLE:
             node.backoff.failed(now)
         else:

@@ -17,7 +17,8 @@ is fetched for an application that may not poll again:
 A request that waits at the broker holds up acknowledgements and renewals behind it, and what became of those in it. So
 a fetch waits only a little where it has some, or records are held, and not at all when it fetches ahead.
 
-With record_limit nothing is fetched ahead, and one broker is asked at a time.
+With record_limit nothing is fetched ahead, and one broker is asked at a time. All fetches together ask for no more
+bytes than the memory has room for.
 """
 
 from __future__ import annotations
@@ -122,6 +123,12 @@ class Appetite:
         if not self._config.share_lock_renewal and self._pace.ms_per_record is not None:
             most = max(min(most, self._pace.fits(self.lock_ms)), 1)
         return Limits(wait_ms, most)
+
+    def max_bytes(self, nodes: Iterable[ShareNode]) -> int:
+        """How many bytes a fetch may ask for: `buffer.memory` bounds what is held, save for one larger batch."""
+        asked = sum(node.sent.max_bytes for node in nodes if node.sent is not None)
+        left = self._config.buffer_memory - self._share_state.measures.held_bytes() - asked
+        return max(min(self._config.fetch_max_bytes, left), 1)
 
     def _room(self, nodes: tuple[ShareNode, ...], buffered: int) -> int:
         """How many records may be fetched ahead now; 0: it is not worth a fetch."""

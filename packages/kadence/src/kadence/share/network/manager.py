@@ -340,13 +340,14 @@ class ShareRequestManager:
         asks = limits.max_records > 0
         if asks:
             node.fetched_at = now
+            sent.max_bytes = self._appetite.max_bytes(self._nodes.values())
         message = ShareFetchRequest(
             group_id=config.group_id,
             member_id=session.member_id,
             share_session_epoch=OPENS if not session.is_open else plan.epoch,
             max_wait_ms=limits.max_wait_ms,
             min_bytes=config.fetch_min_bytes if asks else 0,
-            max_bytes=config.fetch_max_bytes if asks else 0,
+            max_bytes=sent.max_bytes,
             max_records=limits.max_records,
             batch_size=config.max_poll_records,
             share_acquire_mode=_RECORD_LIMIT if config.limits_records else _BATCH_OPTIMIZED,
@@ -411,6 +412,14 @@ class ShareRequestManager:
         )
 
     # ------------------------------------------------------------ what came back
+
+    def disconnected(self, now: int, node_id: int, error: KafkaError) -> None:
+        """The connection of a share session has ended, and with it all locks: nobody asks, so nobody would be told."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.session.is_open and not node.is_busy:
+            node.changed = True
+            self._answers.disconnected(now, node, error)
+            self._acknowledgements.tell()
 
     def renewed_natively(self, requests: Sequence[Request], sent_at: int) -> None:
         """The native thread has sent these, the last of them at ``sent_at``."""

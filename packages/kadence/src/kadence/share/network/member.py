@@ -158,8 +158,16 @@ class ShareMembership(EpochMember):
             self._target = target
             self._reconcile(now)
 
+    def subscription_changed(self, now: int) -> None:
+        """As of `EpochMember`: what is not subscribed to any more is not owned from now on."""
+        super().subscription_changed(now)
+        self._reconcile(now)
+
     def _reconcile(self, now: int) -> None:
-        self._own(now, MappingProxyType(self._resolve(now)))
+        # Until the group has heard of a new subscription it assigns topics of the old one.
+        topics = self.topics
+        owned = {each: topic_id for each, topic_id in self._resolve(now).items() if each.topic in topics}
+        self._own(now, MappingProxyType(owned))
 
     def _look_at_cluster(self, now: int) -> None:
         """Partitions of a topic that was made anew are not ours: nobody has assigned those of the new one yet."""
