@@ -175,7 +175,13 @@ def _turn(
     )
     processor.is_cut_off = client.is_cut_off
     if commits is not None and membership is not None:
-        keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms)
+        keeper = OffsetKeeper(
+            commits,
+            membership,
+            subscription,
+            config.request_timeout_ms,
+            lambda: shared_state.is_transactional,
+        )
         processor.keep = keeper.keep
         commits.is_foreign, commits.was_ours = subscription.is_foreign, subscription.ever.__contains__
         managers.append(keeper)

@@ -318,6 +318,22 @@ class Subscription:
                 state.shared_partition.held = False
                 state.mark()
 
+    def hold(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+        """Return no records of these before `let_go`. Those that are held anyway are not in the result."""
+        taken = [state for state in states if not state.shared_partition.held]
+        for state in taken:
+            state.shared_partition.held = True
+            state.mark()
+        return taken
+
+    def let_go(self, states: Iterable[PartitionState]) -> None:
+        """The end of `hold`."""
+        for state in states:
+            state.shared_partition.held = False
+            state.mark()
+            # A poll that waits has to look at what was fetched before.
+            self.moves += 1
+
     def loss_told(self, callback: int) -> None:
         """The application knows of a loss: its records of these partitions are committed by now, or never will be."""
         for partition in self.losses.pop(callback, ()):
