@@ -374,6 +374,10 @@ class Life:
                     made = self._makes(call)
                     if inspect.isawaitable(made):
                         await self._timed(f"{call} ({place})", made)
+                    if "assign" in call:
+                        # What the program has taken away itself, and takes again, is paused no more.
+                        gone = self.model.paused(self.name) - self.consumer.assignment()
+                        self.model.resumes(self.name, gone)
                 except KafkaError as error:
                     self._is_told(error)
                     self.story.tell(f"{self.name}: {call} ({place}) raised {error!r}")
