@@ -115,6 +115,32 @@ def test_what_another_transaction_may_commit_just_now_is_not_taken_back(
     consumer.close()
 
 
+@pytest.mark.parametrize(("isolation", "is_kept"), [("read_committed", False), ("read_uncommitted", True)])
+def test_nor_is_the_first_transaction_of_a_program_that_has_committed_nothing_yet(
+    cluster: VirtualCluster, isolation: str, is_kept: bool
+) -> None:
+    """Only its settings tell that it may work in transactions."""
+    with _member(cluster) as earlier:
+        earlier.commit({_PARTITION: _AT})
+    consumer = _member(cluster, isolation_level=isolation)
+    poll_until(consumer, lambda: consumer.position(_PARTITION) == 10)
+    with cluster.virtual_broker.faults.observe(OffsetCommitRequest) as seen:
+        consumer.close()
+    assert bool(seen) == is_kept
+
+
+def test_what_is_held_for_several_reasons_comes_when_all_are_over() -> None:
+    """The assigned callback may end while an offset is still kept, and the other way round."""
+    subscription = Subscription()
+    subscription.assign([_PARTITION], held=True)
+    state = subscription.partitions[_PARTITION]
+    subscription.hold([state], "kept")
+    subscription.release([_PARTITION])
+    assert state.shared_partition.held
+    subscription.let_go([state], "kept")
+    assert not state.shared_partition.held
+
+
 def test_nothing_comes_that_a_transaction_could_commit_while_an_offset_is_kept_for_the_next_day(
     cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,8 @@ class Commits:
         None: everything returned, and all that was lost.
         """
         lost, known = self._exchange.lost, self._known.partitions
+        if self._shared_state.is_transactional is None:
+            self._shared_state.is_transactional = False
         if offsets is None:
             if self.is_for_work:
                 raise IllegalStateError(

@@ -307,7 +307,7 @@ class OffsetKeeper:
 
     Args:
         timeout_ms: timeout of a commit that no call waits for.
-        is_transactional: returns whether the program commits in transactions.
+        is_transactional: returns whether the program commits in transactions, or may.
     """
 
     def __init__(
@@ -374,7 +374,8 @@ class OffsetKeeper:
         if not (asked and is_in_danger) or commits.is_stranded:
             done(now)
             return
-        held = subscription.hold(asked.values()) if self._is_transactional() else []
+        held, why = tuple(asked.values()) if self._is_transactional() else (), object()
+        subscription.hold(held, why)
 
         def found(when: int, result: dict[TopicPartition, OffsetAndMetadata | None] | Exception) -> None:
             offsets = {
@@ -387,11 +388,11 @@ class OffsetKeeper:
                 and not (self._is_transactional() and _is_passed(asked[p], at))
             }
             if not offsets:
-                subscription.let_go(held)
+                subscription.let_go(held, why)
                 done(when)
                 return
             commits.commit(when, Commit(0, deadline, offsets, retry=False, parting=True))
-            commits.after(when, offsets, lambda _: subscription.let_go(held))
+            commits.after(when, offsets, lambda _: subscription.let_go(held, why))
             commits.after(when, offsets, done, patient=False)
 
         commits.lookup(now, frozenset(asked), found, deadline)
