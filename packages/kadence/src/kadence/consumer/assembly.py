@@ -176,7 +176,14 @@ def _turn(
     )
     processor.is_cut_off = client.is_cut_off
     if commits is not None and membership is not None:
-        keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms)
+        # Before the program's first commit only this tells of transactions, which need it.
+        perhaps = config.isolation_level == "read_committed" and not config.auto_commit
+
+        def is_transactional() -> bool:
+            known = shared_state.is_transactional
+            return perhaps if known is None else known
+
+        keeper = OffsetKeeper(commits, membership, subscription, config.request_timeout_ms, is_transactional)
         processor.keep = keeper.keep
         commits.is_foreign, commits.was_ours = subscription.is_foreign, subscription.ever.__contains__
         managers.append(keeper)

@@ -170,20 +170,20 @@ class Raised(NamedTuple):
 class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
-    Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the position
-    is unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch epoch
+    Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the position is
+    unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch epoch
     since which reading was continuous: offsets of records read since then count), ``end`` (the offset at which the
     range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer returned), ``held``
-    (its assigned callback has not run: not returned yet), ``unfetched`` (why it is not being fetched; None: it is),
-    ``unstable`` (with read_committed, while a transaction is open before the end of the log), ``lags`` and ``leads``
-    (from the log's ends in answers), ``preferred_replica`` (None: the leader), ``is_gone`` (whether metadata has no
-    such topic). Written by the thread that reads a response; responses are read one after the other:
-    ``high_watermark``, ``last_stable_offset``, ``log_start``. Written by callers of `pause` and `resume`:
-    ``paused``, ``paused_at`` (since when, monotonic ms). Written by the application thread: ``work_paused`` and
-    ``work_paused_at`` (the same, of `process`), ``decoded`` (records decoded ahead; under the present fetch epoch the
-    position is its index), ``processed`` = (fetch epoch, offset, epoch) up to which records are known to be processed,
-    apart from ``decoded``, ``raised`` (the latest polls that raised because of it), ``drained_bytes`` (total of bytes
-    returned or dropped, ever).
+    (not returned yet: its assigned callback has not run, or its committed offset is being committed again),
+    ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a transaction is
+    open before the end of the log), ``lags`` and ``leads`` (from the log's ends in answers), ``preferred_replica``
+    (None: the leader), ``is_gone`` (whether metadata has no such topic). Written by the thread that reads a response;
+    responses are read one after the other: ``high_watermark``, ``last_stable_offset``, ``log_start``. Written by
+    callers of `pause` and `resume`: ``paused``, ``paused_at`` (since when, monotonic ms). Written by the application
+    thread: ``work_paused`` and ``work_paused_at`` (the same, of `process`), ``decoded`` (records decoded ahead; under
+    the present fetch epoch the position is its index), ``processed`` = (fetch epoch, offset, epoch) up to which records
+    are known to be processed, apart from ``decoded``, ``raised`` (the latest polls that raised because of it),
+    ``drained_bytes`` (total of bytes returned or dropped, ever).
     ``told_bytes``: the mark for which the network thread was last woken.
     Written by the network thread, for the application: ``wake_bytes``, the value of ``drained_bytes`` at which it wants
     to be woken.

@@ -248,6 +248,8 @@ class SharedState(ClientState):
         wake_held: a fetch waits for memory: the network thread wants to be woken when `fetched_bytes` is no more than
             this; -1: none waits. The network thread sets it, the application clears it when it wakes the thread.
         moves: how many positions were ever set (network).
+        is_transactional: whether the program commits in transactions, too, of which nothing is known here; None: it has
+            committed nothing yet (application).
         decompressed_bytes: bytes of batches being read (application). copies: bytes copied out of arenas.
             decoded_bytes: bytes of records decoded ahead (application). largest_batch: decompressed size of the largest
             recent batch (application).
@@ -274,6 +276,7 @@ class SharedState(ClientState):
         self.completed_fetches: deque[CompletedFetch] = deque()
         self.shared_partitions: Mapping[TopicPartition, SharedPartition] = MappingProxyType({})
         self.moves = 0
+        self.is_transactional: bool | None = None
         self.missing: Mapping[str, Unfetched] = MappingProxyType({})
         self.topics: frozenset[str] = frozenset()
         self.starts = 0

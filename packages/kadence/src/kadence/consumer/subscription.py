@@ -66,6 +66,7 @@ class PartitionState:
         "flight",
         "floor",
         "former_topic_ids",
+        "holds",
         "in_flight",
         "is_by_policy",
         "is_told",
@@ -125,6 +126,8 @@ class PartitionState:
         """The error of its latest fetch, until one is answered."""
         self.is_told = False
         """Whether it was logged that it is not fetched."""
+        self.holds: frozenset[object] = frozenset()
+        """Why it is held: its assigned callback (None), and what `Subscription.hold` was called for."""
         self.flight: Flight | None = None
         """The last fetch that included it; it may be over."""
         self.in_flight = 0
@@ -296,7 +299,8 @@ class Subscription:
             state = old.get(partition)
             if state is None:
                 state = PartitionState(partition, self.next_fetch_epoch(), self)
-                state.shared_partition.held = held
+                if held:
+                    self.hold([state], None)
             state.shared_partition.revoking = False
             state.mark()
             new[partition] = state
@@ -315,8 +319,26 @@ class Subscription:
         """Their assigned callback has run: fetch and return them."""
         for partition in partitions:
             if (state := self.partitions.get(partition)) is not None:
-                state.shared_partition.held = False
-                state.mark()
+                self._let_go(state, None)
+
+    def hold(self, states: Iterable[PartitionState], why: object) -> None:
+        """Return no records of these before `let_go` is called for the same reason, and for each other one."""
+        for state in states:
+            state.holds |= {why}
+            state.shared_partition.held = True
+            state.mark()
+
+    def let_go(self, states: Iterable[PartitionState], why: object) -> None:
+        """The end of `hold`."""
+        for state in states:
+            self._let_go(state, why)
+            # A poll that waits has to look at what was fetched before.
+            self.moves += 1
+
+    def _let_go(self, state: PartitionState, why: object) -> None:
+        state.holds -= {why}
+        state.shared_partition.held = bool(state.holds)
+        state.mark()
 
     def loss_told(self, callback: int) -> None:
         """The application knows of a loss: its records of these partitions are committed by now, or never will be."""

@@ -15,6 +15,7 @@ from tests.virtual import VirtualCluster
 
 from kadence import OffsetAndMetadata, TopicPartition
 from kadence.consumer.events import Commit
+from kadence.consumer.group import committed
 from kadence.consumer.group.committed import OffsetKeeper
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.protocol.error_codes import COORDINATOR_LOAD_IN_PROGRESS
@@ -80,18 +81,84 @@ def test_so_is_what_an_earlier_member_has_committed(cluster: VirtualCluster) -> 
     assert _left_behind(cluster) == _AT
 
 
-def test_so_is_what_a_transaction_has_committed(cluster: VirtualCluster) -> None:
+def _commit_in_a_transaction(cluster: VirtualCluster, consumer: Any, offset: int) -> None:
+    """Polls have returned all ten records by then."""
+    poll_until(consumer, lambda: consumer.position(_PARTITION) == 10)
     with closing(cluster.producer(transactional_id="tx")) as producer:
-        consumer = _member(cluster)
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send_offsets_to_transaction({_PARTITION: 3}, consumer.group_metadata())
+        producer.send_offsets_to_transaction({_PARTITION: offset}, consumer.group_metadata())
         producer.commit_transaction()
-        _idle(cluster, consumer)
-        consumer.close()
+
+
+def test_so_is_what_a_transaction_has_committed(cluster: VirtualCluster) -> None:
+    consumer = _member(cluster)
+    _commit_in_a_transaction(cluster, consumer, 10)
+    _idle(cluster, consumer)
+    consumer.close()
     found = _left_behind(cluster)
     assert found is not None
-    assert found.offset == 3
+    assert found.offset == 10
+
+
+@pytest.mark.parametrize("end", ["close", "unsubscribe"])
+def test_what_another_transaction_may_commit_just_now_is_not_taken_back(
+    cluster: VirtualCluster, end: str
+) -> None:
+    """Another task may be about to commit the rest, between the look-up of what is committed and the commit of that."""
+    consumer = _member(cluster)
+    _commit_in_a_transaction(cluster, consumer, 3)
+    _idle(cluster, consumer)
+    with cluster.virtual_broker.faults.observe(OffsetCommitRequest) as seen:
+        getattr(consumer, end)()
+    assert not seen
+    consumer.close()
+
+
+@pytest.mark.parametrize(("isolation", "is_kept"), [("read_committed", False), ("read_uncommitted", True)])
+def test_nor_is_the_first_transaction_of_a_program_that_has_committed_nothing_yet(
+    cluster: VirtualCluster, isolation: str, is_kept: bool
+) -> None:
+    """Only its settings tell that it may work in transactions."""
+    with _member(cluster) as earlier:
+        earlier.commit({_PARTITION: _AT})
+    consumer = _member(cluster, isolation_level=isolation)
+    poll_until(consumer, lambda: consumer.position(_PARTITION) == 10)
+    with cluster.virtual_broker.faults.observe(OffsetCommitRequest) as seen:
+        consumer.close()
+    assert bool(seen) == is_kept
+
+
+def test_what_is_held_for_several_reasons_comes_when_all_are_over() -> None:
+    """The assigned callback may end while an offset is still kept, and the other way round."""
+    subscription = Subscription()
+    subscription.assign([_PARTITION], held=True)
+    state = subscription.partitions[_PARTITION]
+    subscription.hold([state], "kept")
+    subscription.release([_PARTITION])
+    assert state.shared_partition.held
+    subscription.let_go([state], "kept")
+    assert not state.shared_partition.held
+
+
+def test_nothing_comes_that_a_transaction_could_commit_while_an_offset_is_kept_for_the_next_day(
+    cluster: VirtualCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committed, "_EVERY_MS", 70_000)
+    consumer = _member(cluster)
+    _commit_in_a_transaction(cluster, consumer, 10)
+    faults = cluster.virtual_broker.faults
+    with faults.delay(OffsetCommitRequest, 3) as slow, faults.observe(OffsetCommitRequest) as seen:
+        while not slow.hits:
+            _idle(cluster, consumer, 1)
+        cluster.produce("t", 1, partitions=1)
+        before = cluster.now()
+        records = consumer.poll(60)
+        waited = (cluster.now() - before).total_seconds()
+    assert [record.offset for record in records] == [10]
+    assert 1 < waited < 10, waited
+    assert len(seen) == 1
+    consumer.close()
 
 
 def test_what_is_committed_last_counts(cluster: VirtualCluster) -> None:
@@ -141,13 +208,13 @@ class Commits:
     def was_given(self, partition: TopicPartition, since: int) -> bool:
         return False
 
-    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Any) -> None:
+    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Any, deadline: int) -> None:
         done(now, dict.fromkeys(partitions, _AT))
 
     def commit(self, now: int, call: Commit) -> None:
         self.given.append(call)
 
-    def after(self, now: int, partitions: Any, then: Any, *, patient: bool) -> None:
+    def after(self, now: int, partitions: Any, then: Any, *, patient: bool = True) -> None:
         then(now)
 
 
@@ -169,7 +236,9 @@ def test_a_member_that_is_killed_has_committed_what_stood_still_within_the_last_
     for partition in (_PARTITION, other):
         subscription.position(partition, 3, None)
     commits = Commits()
-    keeper = OffsetKeeper(cast(Any, commits), cast(Any, Membership(subscription)), subscription, 30_000)
+    keeper = OffsetKeeper(
+        cast(Any, commits), cast(Any, Membership(subscription)), subscription, 30_000, lambda: False
+    )
     hour = 3_600_000
     for now in range(0, 73 * hour, hour):
         # The busy one is committed by whoever reads it.

@@ -312,9 +312,16 @@ class Life:
         if isinstance(error, WakeupError):
             self._woken = None
 
-    async def _handle(self, record: Record[Any, Any], beside: Sequence[bytes] = ()) -> Fact | None:
-        """Work on a record. It ends with those ``beside`` it, if there are any."""
-        fact = self.model.begins(self.name, record, beside)
+    async def _handle(
+        self, record: Record[Any, Any], beside: Sequence[bytes] = (), *, is_beside: bool = False
+    ) -> Fact | None:
+        """Work on a record. It ends with those ``beside`` it, if there are any. ``is_beside``: beside the loop."""
+        kind = self.style.kind
+        # `process` keeps no order with what the program polls by itself.
+        fact = self.model.begins(self.name, record, beside, in_order=not (is_beside and kind in "wx"))
+        if fact is not None and is_beside and kind in "bwx":
+            # The loop's next commit passes it, and there is no output of it.
+            self.model.waives([fact.value])
         self.model.begins_by_time(record, self._asked_by_time)
         await self.at("handling")
         if self.style.slowness:
@@ -367,6 +374,10 @@ class Life:
                     made = self._makes(call)
                     if inspect.isawaitable(made):
                         await self._timed(f"{call} ({place})", made)
+                    if "assign" in call:
+                        # What the program has taken away itself, and takes again, is paused no more.
+                        gone = self.model.paused(self.name) - self.consumer.assignment()
+                        self.model.resumes(self.name, gone)
                 except KafkaError as error:
                     self._is_told(error)
                     self.story.tell(f"{self.name}: {call} ({place}) raised {error!r}")
@@ -479,10 +490,7 @@ class Life:
             break
 
     async def _handle_beside_the_loop(self, record: Record[Any, Any]) -> None:
-        await self._handle(record)
-        if self.style.kind == "b":
-            # The loop's next transaction commits past it, and holds no output of it.
-            self.model.waives([bytes(record.value or b"")])
+        await self._handle(record, is_beside=True)
 
     async def _makes_seek(self, consumer: AsyncConsumer, one: TopicPartition) -> None:
         read = [
@@ -490,7 +498,13 @@ class Life:
             for each in self.model.ledger.facts.values()
             if each.begun and each.log == self.model.ledger.log_of(one)
         ]
+        self.story.has_gone_back = True
         await consumer.seek(one, min(read, default=0))
+
+    async def _makes_seek_to_beginning(self, consumer: AsyncConsumer, one: TopicPartition) -> None:
+        del one
+        self.story.has_gone_back = True
+        await consumer.seek_to_beginning()
 
     async def _makes_seek_to_end(self, consumer: AsyncConsumer, one: TopicPartition) -> None:
         self.model.passes(one, 1 << 62)

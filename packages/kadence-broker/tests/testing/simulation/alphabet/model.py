@@ -67,8 +67,18 @@ class Model:
 
     # ------------------------------------------------------------ by programs
 
-    def begins(self, program: str, record: Record[Any, Any], beside: Collection[bytes] = ()) -> Fact | None:
-        """A program begins with a record; ``beside`` are those that it works on in the same call."""
+    def begins(
+        self,
+        program: str,
+        record: Record[Any, Any],
+        beside: Collection[bytes] = (),
+        *,
+        in_order: bool = True,
+    ) -> Fact | None:
+        """A program begins with a record; ``beside`` are those that it works on in the same call.
+
+        Not ``in_order``: it has polled it by itself while `process` is at work.
+        """
         self.ledger.read()
         value = bytes(record.value or b"")
         partition = TopicPartition(record.topic, record.partition)
@@ -82,7 +92,7 @@ class Model:
             return None
         fact.begun += 1
         self._begun_ms = self._clock.now_ms()
-        if self._order and partition.topic != AGAIN:
+        if self._order and in_order and partition.topic != AGAIN:
             for earlier in self.ledger.lanes[fact.log, fact.key]:
                 if earlier is fact:
                     break

@@ -96,6 +96,7 @@ class Story:
     Attributes:
         happened: how often each row has happened. ends: how often a program's life was ended by an error.
         is_untouched: whether no log of the topic that is read was changed but by writing.
+        has_gone_back: whether a program has called seek() or seek_to_beginning().
     """
 
     def __init__(self, seed: int, rows: tuple[str, list[Row]] | None = None) -> None:
@@ -133,6 +134,7 @@ class Story:
         self.ends = 0
         self.numbers = 0
         self.is_untouched = True
+        self.has_gone_back = False
         self.lives: list[Life] = []
         self._ill_until = -_SETTLED_S
         self._faults: list[Any] = []
@@ -332,8 +334,13 @@ class Story:
             self.ledger.is_begun = True
         self.write(4)
         simulation.run(0.5)
-        # What lies behind an open transaction of others comes when brokers have ended that.
-        simulation.run_until(lambda: self.ledger.is_settled((TOPIC, OTHER)), 30)
+        # Others may not have begun to write, because brokers were away. What lies behind an open transaction of theirs
+        # comes when brokers have ended that.
+        mine = [life.program for life in self.lives]
+        others = [each for each in simulation.programs.values() if each not in mine]
+        simulation.run_until(
+            lambda: all(each.is_done for each in others) and self.ledger.is_settled((TOPIC, OTHER)), 60
+        )
         until = self.now + _REST_S
         while left := self.model.unfinished():
             if self.now > until:
@@ -435,9 +442,9 @@ class Story:
         if (
             self.is_latest
             and topic.name in (TOPIC, OTHER)
-            and self.ledger.committed.get(log, (0, ""))[0] < offset
+            and (self.has_gone_back or self.ledger.committed.get(log, (0, ""))[0] < offset)
         ):
-            # Who comes to it from there begins at the end that it has then.
+            # Who comes to it from there begins at the end that it has then. Who has gone back may still commit below.
             self.ledger.is_begun = False
         partition = topic.partitions[log[1]]
         if partition.start_offset < offset <= partition.high_watermark:

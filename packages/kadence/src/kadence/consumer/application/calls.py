@@ -399,7 +399,7 @@ class Calls(ClientCalls):
 
     def group_metadata(self) -> GroupMetadata:
         self._core.need_group("group_metadata()")
-        self._core.commits.is_transactional = True
+        self._shared_state.is_transactional = True
         read = {p.topic: shared.topic_read() for p, shared in self._core.known.partitions.items()}
         ids = {name: topic_id for name, topic_id in read.items() if topic_id != ZERO_UUID}
         return replace(self._core.identity, topic_ids=ids)

@@ -52,7 +52,6 @@ class Commits:
         completed: ended asynchronous commits whose callbacks have not run yet.
         is_automatic: whether it commits by itself. Not while `process` says what is done.
         is_for_work: `process` is under way, and says what is done: a commit of all that was returned is refused.
-        is_transactional: the program commits in transactions, too, of which nothing is known here.
         told_starts: how many choices of ``auto.offset.reset`` polls have told.
         has_worked: `process` was called, so there may be metadata with what is done above a committed offset. A commit
             of the place where reading began, by which nothing is said, would remove it.
@@ -77,7 +76,6 @@ class Commits:
         self._known = known
         self.is_for_work = False
         self.has_worked = False
-        self.is_transactional = False
         self.told_starts = 0
         self._known_starts = 0
         """How many choices of ``auto.offset.reset`` were looked at."""
@@ -192,6 +190,8 @@ class Commits:
         None: everything returned, and all that was lost.
         """
         lost, known = self._exchange.lost, self._known.partitions
+        if self._shared_state.is_transactional is None:
+            self._shared_state.is_transactional = False
         if offsets is None:
             if self.is_for_work:
                 raise IllegalStateError(
@@ -247,7 +247,7 @@ class Commits:
             at = each.current()
             # What was returned may be committed in a transaction already.
             has_moved = at is None or at.offset != origin.start.offset
-            if not (each.held or (has_moved and self.is_transactional)):
+            if not (each.held or (has_moved and shared_state.is_transactional)):
                 found[partition] = ReadOffset(origin.fetch_epoch, OffsetAndMetadata(origin.start.offset))
         return found
 

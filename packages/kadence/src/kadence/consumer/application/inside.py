@@ -236,6 +236,8 @@ class Inside:
         return self._core.config.isolation_level == "read_committed"
 
     def new_producer(self, transactional_id: str | None = None) -> Any:
+        if transactional_id is not None:
+            self._shared_state.is_transactional = True
         return self._producers(self._core.config, transactional_id)
 
     def renew_identity(self) -> bool:

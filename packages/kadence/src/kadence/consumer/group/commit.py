@@ -219,10 +219,12 @@ class CommitRequestManager:
 
         self._committed.find(call.partitions, call.deadline, done)
 
-    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None:
+    def lookup(
+        self, now: int, partitions: frozenset[TopicPartition], done: Done, deadline: int = FOREVER
+    ) -> None:
         """The same for the network side; repeated until it is answered or refused permanently."""
         del now
-        self._committed.find(partitions, FOREVER, done)
+        self._committed.find(partitions, deadline, done)
 
     # ------------------------------------------------------------ the turn
 

@@ -273,7 +273,9 @@ class Commits(Protocol):
 
     def was_given(self, partition: TopicPartition, since: int) -> bool: ...
 
-    def lookup(self, now: int, partitions: frozenset[TopicPartition], done: Done) -> None: ...
+    def lookup(
+        self, now: int, partitions: frozenset[TopicPartition], done: Done, deadline: int = FOREVER
+    ) -> None: ...
 
     def commit(self, now: int, call: Commit) -> None: ...
 
@@ -299,8 +301,13 @@ class OffsetKeeper:
     once a day for partitions that have not moved. It looks the offsets up first, because earlier members and
     transactions commit, too.
 
+    A transaction that commits between the look-up and the commit would be taken back, and nothing here knows of it. So
+    in a program with transactions an offset is committed again only if nothing beyond it was returned by a poll, and no
+    poll returns any before this has ended.
+
     Args:
         timeout_ms: timeout of a commit that no call waits for.
+        is_transactional: returns whether the program commits in transactions, or may.
     """
 
     def __init__(
@@ -309,11 +316,13 @@ class OffsetKeeper:
         membership: Membership,
         subscription: Subscription,
         timeout_ms: int,
+        is_transactional: Callable[[], bool],
     ) -> None:
         self._commits = commits
         self._membership = membership
         self._subscription = subscription
         self._timeout_ms = timeout_ms
+        self._is_transactional = is_transactional
         self._look_at = FOREVER
         self._stood: dict[TopicPartition, tuple[PartitionState, int]] = {}
         """The position of each partition at the last check."""
@@ -365,18 +374,34 @@ class OffsetKeeper:
         if not (asked and is_in_danger) or commits.is_stranded:
             done(now)
             return
+        held, why = tuple(asked.values()) if self._is_transactional() else (), object()
+        subscription.hold(held, why)
 
         def found(when: int, result: dict[TopicPartition, OffsetAndMetadata | None] | Exception) -> None:
             offsets = {
                 p: at
                 for p, at in ({} if isinstance(result, Exception) else result).items()
                 # Offsets committed meanwhile are newer.
-                if at is not None and not commits.was_given(p, now) and self._membership.tenure(p) is asked[p]
+                if at is not None
+                and not commits.was_given(p, now)
+                and self._membership.tenure(p) is asked[p]
+                and not (self._is_transactional() and _is_passed(asked[p], at))
             }
             if not offsets:
+                subscription.let_go(held, why)
                 done(when)
                 return
             commits.commit(when, Commit(0, deadline, offsets, retry=False, parting=True))
+            commits.after(when, offsets, lambda _: subscription.let_go(held, why))
             commits.after(when, offsets, done, patient=False)
 
-        commits.lookup(now, frozenset(asked), found)
+        commits.lookup(now, frozenset(asked), found, deadline)
+
+
+def _is_passed(state: PartitionState, committed: OffsetAndMetadata) -> bool:
+    """Whether polls may have returned records that are not committed."""
+    shared_partition = state.shared_partition
+    if shared_partition.position is None:
+        return False
+    at = shared_partition.current()
+    return at is None or at.offset != committed.offset
