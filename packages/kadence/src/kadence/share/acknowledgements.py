@@ -58,10 +58,16 @@ class Acknowledged(NamedTuple):
 
 
 def joined(ranges: Iterable[Acknowledged]) -> list[Acknowledged]:
-    """The same in order of offsets, neighbours of one type as one range. No two of them may overlap."""
+    """The same in order of offsets, neighbours of one type as one range.
+
+    What Ctrl-C had said twice is said once: a request that names an offset twice is refused with all that it says.
+    """
     done: list[Acknowledged] = []
     for each in sorted(ranges):
-        if done and done[-1].type == each.type and done[-1].last + 1 == each.first:
+        if done and each.first <= done[-1].last:
+            if each.last > done[-1].last:
+                done.append(Acknowledged(done[-1].last + 1, each.last, each.type))
+        elif done and done[-1].type == each.type and done[-1].last + 1 == each.first:
             done[-1] = Acknowledged(done[-1].first, each.last, each.type)
         else:
             done.append(each)
