@@ -3,7 +3,7 @@
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
 WORKERS ?= 4
-# How often make kill-spark, make kill-lakehouse and make kill-work kill, and make calm runs the tests.
+# How often make kill-spark, make kill-lakehouse, make kill-work and make kill-queue kill, and make calm runs the tests.
 ROUNDS ?= 100
 calm: ROUNDS = 10
 # What make test-spark runs on.
@@ -30,7 +30,7 @@ ONE_SOURCE := $(addprefix packages/kadence/src/kadence/,records/fetched.py consu
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/kadence/setup.py $(shell find packages/kadence/src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 
-.PHONY: help demo test test-heavy calm durations test-pythons pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work soak-work soak-alphabet soak-queues attack-work docs site first-record wheel clean
+.PHONY: help demo test test-heavy calm durations test-pythons pythons test-spark soak attack hold coverage check-browser check-memory check-threads screens lint pyright format generate bench bench-decode bench-gil bench-members bench-read bench-spark bench-stages bench-work parity-groups parity-json parity-pushdown parity-schemas parity-spark test-franz-go test-librdkafka kill-spark kill-lakehouse kill-work kill-queue soak-work soak-alphabet soak-queues attack-work docs site first-record wheel clean
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
@@ -47,6 +47,7 @@ help:
 	@echo "make kill-spark      kill -9 of a Spark application ROUNDS times, every row accounted for (BROKER=kafka, SINK=topic, ARGS='--seed N')"
 	@echo "make kill-lakehouse  the same with a Delta and an Iceberg table, also right before and after their commits; DuckDB counts (ARGS='--drivers 2': two applications on the same tables)"
 	@echo "make kill-work       kill -9 of members that run Consumer.process; every record, key order and repeats accounted for (BROKER=kafka, SINK=topic)"
+	@echo "make kill-queue      kill -9 of members of a share group that run ShareConsumer.process; every record and delivery accounted for (BROKER=kafka)"
 	@echo "make soak-work       simulations of Consumer.process: kills, trouble, every record accounted for (SEEDS=1000)"
 	@echo "make soak-queues     simulations of share groups, each step beside Kafka's rules (SEEDS=1000)"
 	@echo "make soak-alphabet   simulations of consumers and process drawn from all that a program and a cluster may do (SEEDS=1000)"
@@ -129,6 +130,9 @@ kill-lakehouse: $(VENV)/.has-test
 
 kill-work: $(VENV)/.has-test
 	@$(RUN) tools/kill_work.py --rounds $(ROUNDS) --broker $(BROKER) $(if $(SINK),--sink $(SINK)) $(ARGS)
+
+kill-queue: $(VENV)/.has-test
+	@$(RUN) tools/kill_queue.py --rounds $(ROUNDS) --broker $(BROKER) $(ARGS)
 
 soak-work: $(VENV)/.has-test
 	@PYTHONHASHSEED=0 $(RUN) tools/soak_work.py --seeds $(SEEDS) $(ARGS)

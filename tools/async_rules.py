@@ -106,6 +106,7 @@ SHARE_CONSUMER: Final = Rules(
         "ShareConsumer": "AsyncShareConsumer",
         "Shell": "AsyncShell",
         "Iterator": "AsyncIterator",
+        "Iteration": "AsyncIteration",
         "__iter__": "__aiter__",
         "__next__": "__anext__",
         "__enter__": "__aenter__",

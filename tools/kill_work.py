@@ -37,7 +37,7 @@ from kadence import (
     stop_on_signals,
 )
 from kadence.work import Context
-from killing import broker, parser, scratch
+from killing import broker, parser, scratch, written
 
 TOPIC = "work"
 OUT = "done"
@@ -139,11 +139,6 @@ def hunt(servers: str, directory: Path, rounds: int, rate: int, seed: int, sink:
         life.wait()
     is_well = account(journal, servers, kills + MEMBERS, rate)
     return (sink != "topic" or account_of_outputs(servers)) and is_well
-
-
-def written(journal: Path) -> int:
-    """Bytes."""
-    return journal.stat().st_size if journal.exists() else 0
 
 
 def wait_until_done(servers: str) -> None:

@@ -189,6 +189,11 @@ def parser(doc: str | None, *, arguments: int, rate: int) -> argparse.ArgumentPa
     return made
 
 
+def written(journal: Path) -> int:
+    """How many bytes a journal has; 0 before it is there."""
+    return journal.stat().st_size if journal.exists() else 0
+
+
 @contextmanager
 def scratch(keep: Path | None) -> Iterator[Path]:
     """A directory that goes with the run, or the one that is to stay."""

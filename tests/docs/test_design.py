@@ -18,7 +18,7 @@ TOPS = [
 ]
 TEXT = (ROOT / "docs" / "DESIGN.md").read_text()
 RULES = re.findall(r"^\| ([A-Z]\d{1,2}) \| .+ \| (.+) \|$", TEXT, re.MULTILINE)
-CITED = re.compile(r"\b([A-H]\d{1,2})\b(?!-)|\bdef test_([a-h]\d{1,2})_")
+CITED = re.compile(r"\b([A-HQS]\d{1,2})\b(?!-)|\bdef test_([a-hqs]\d{1,2})_")
 KINDS = {".py", ".pyx", ".pxd", ".h", ".c"}
 NAME = re.compile(r"[\w*.-]+(/|\.py)|(packages|docs)/\S*")
 
@@ -79,5 +79,5 @@ def test_each_rule_that_is_cited_has_a_row(top: str) -> None:
 
 def test_pages_for_users_cite_no_rules() -> None:
     pages = [page for page in sorted((ROOT / "docs").glob("*.md")) if page.name != "DESIGN.md"]
-    cited = re.compile(r"\([A-H]\d{1,2}(?:, [A-H]\d{1,2})*\)")
+    cited = re.compile(r"\([A-HQS]\d{1,2}(?:, [A-HQS]\d{1,2})*\)")
     assert [page.name for page in pages if cited.search(page.read_text())] == []

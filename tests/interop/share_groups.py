@@ -427,8 +427,8 @@ def _kafka_cannot_delete(ours: Any, kafkas: Any, lines: list[str]) -> bool:
 
 
 ODDITIES: Final[dict[str, Oddity]] = {
-    # AlterShareGroupOffsets named no partition of a topic that exists: Kafka keeps the topic without partitions, and
-    # cannot delete the state of none.
+    # AlterShareGroupOffsets named no partition of a topic that exists, and some of another: Kafka keeps the first topic
+    # without partitions, and cannot delete the state of none. The next DeleteGroups succeeds.
     "a group of a topic without partitions cannot be deleted": _kafka_cannot_delete,
 }
 

@@ -6,7 +6,7 @@ Sources: Confluent's documentation "Schema Registry API reference"; Karapace, Re
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 from urllib.parse import quote
@@ -66,7 +66,8 @@ class SchemaRegistryClient:
     that an id has no schema. A failed request is repeated, at the next address if there are several.
 
     Args:
-        config: an address, or a mapping of the keys below, with or without ``schema.registry.`` before them.
+        config: an address, a list of addresses, or a mapping of the keys below, with or without ``schema.registry.``
+            before them.
         keywords: the same keys with underscores: ``url``, ``basic_auth_user_info`` (NAME:PASSWORD),
             ``bearer_auth_token`` (a string, or a callable that returns one before each request), ``ssl_ca_location``,
             ``ssl_certificate_location``, ``ssl_key_location``, ``ssl_key_password``, ``context`` (that ids and subjects
@@ -78,8 +79,10 @@ class SchemaRegistryClient:
             login. SchemaRegistryError: in each call, if the registry does not answer.
     """
 
-    def __init__(self, config: str | Mapping[str, Any] | None = None, /, **keywords: Any) -> None:
-        given = {"url": config} if isinstance(config, str) else config or {}
+    def __init__(
+        self, config: str | Sequence[str] | Mapping[str, Any] | None = None, /, **keywords: Any
+    ) -> None:
+        given = config if isinstance(config, Mapping) else {} if config is None else {"url": config}
         self._set_up(read_options(given, keywords), time.sleep, SystemClock())
 
     @classmethod

@@ -57,7 +57,7 @@ class _Expression:
     """One pattern.
 
     Python searches if even its worst case is quick. Otherwise RE2 does, whose time depends only on the text; its
-    letters, digits and spaces are those of ASCII, as in JSON Schema. If RE2 does not support the pattern, or is not
+    letters, digits and spaces are those of ASCII. If RE2 does not support the pattern, or is not
     installed, Python searches if enough steps are left for the worst case.
     """
 

@@ -93,7 +93,8 @@ class Http:
         lacks_path = True
         data = None if body is None else json.dumps(body).encode()
         context = self._context = self._context or self._new_context()
-        attempts = 1 + self._options.retries
+        # Few retries must not keep an address that answers from being asked.
+        attempts = max(1 + self._options.retries, len(self._options.urls))
         for attempt in range(attempts):
             if attempt:
                 self._sleep(min(0.125 * 2**attempt, 8.0))

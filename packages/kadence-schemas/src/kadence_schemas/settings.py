@@ -56,7 +56,8 @@ KEYS: Final[dict[str, str]] = {
     "ssl.key.password": "The key's password.",
     "context": "The context that schema ids and subjects are in, such as .staging; by default none.",
     "timeout": "Seconds that one request may take; 10 by default.",
-    "max.retries": "How often a failed request is repeated, each time after a longer wait; 3 by default.",
+    "max.retries": "How often a failed request is repeated, each time after a longer wait, but once at least for each "
+    "further address; 3 by default.",
 }
 """Every key, with a line for the reader."""
 
@@ -116,7 +117,11 @@ def options_of(values: Mapping[str, Any]) -> RegistryOptions | None:
 
 
 def _urls(given: Any) -> tuple[str, ...]:
-    listed = given.split(",") if isinstance(given, str) else list(given or ())
+    listed = given.split(",") if isinstance(given, str) else given or ()
+    if not isinstance(listed, list | tuple) or not all(isinstance(url, str) for url in listed):
+        raise ConfigError(
+            "schema.registry.url takes an address, or a list of addresses", key="schema.registry.url"
+        )
     urls = tuple(url.strip().rstrip("/") for url in listed if url.strip())
     for url in urls:
         if not url.startswith(("http://", "https://")):

@@ -32,6 +32,36 @@ def of(url: str, *, clock: FakeClock | None = None, **more: Any) -> SchemaRegist
 
 
 @pytest.fixture
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_each_address_is_asked_even_with_few_retries(nobody: str, retries: int) -> None:
+    with SchemaRegistryServer() as server:
+        server.add("orders-value", '"long"')
+        options = RegistryOptions((nobody, nobody, server.url), retries=retries)
+        assert SchemaRegistryClient._of(options, lambda _: None).get_subjects() == ["orders-value"]
+        options = RegistryOptions((nobody, nobody), retries=retries)
+        with pytest.raises(SchemaRegistryError, match="in 2 attempts"):
+            SchemaRegistryClient._of(options, lambda _: None).get_subjects()
+
+
+def test_addresses_are_a_text_or_a_list() -> None:
+    urls = ["http://one:8081", "http://two:8081"]
+    made = [SchemaRegistryClient(given) for given in (",".join(urls), urls, tuple(urls), {"url": urls})]
+    made.append(SchemaRegistryClient(url=urls))
+    assert {repr(each) for each in made} == {"SchemaRegistryClient('http://one:8081,http://two:8081')"}
+    wrong: tuple[Any, ...] = (5, b"http://one:8081", [5])
+    for each in wrong:
+        with pytest.raises(ConfigError, match="takes an address, or a list"):
+            SchemaRegistryClient(each)
+
+
+@pytest.fixture
 def locked(tmp_path: Path, certificates: Certificates) -> tuple[Path, Path]:
     """The client's certificate, and its key with a password."""
     from cryptography.hazmat.primitives import serialization

@@ -443,10 +443,22 @@ def test_single_records_are_blamed() -> None:
     (request,) = world.turn()
     blamed = [BatchIndexAndErrorMessage(1, "no key on a compacted topic")]
     world.acknowledge(request, code=ec.INVALID_RECORD, record_errors=blamed)
-    with pytest.raises(BrokerError, match="other records of its batch were refused"):
+    with pytest.raises(
+        BrokerError, match=r"other records of its batch were refused .*no key on a compacted topic"
+    ):
         futures[0].result(0)
     with pytest.raises(BrokerError, match="no key on a compacted topic"):
         futures[1].result(0)
+
+
+def test_the_log_has_the_reason_if_all_records_are_blamed(caplog: pytest.LogCaptureFixture) -> None:
+    world = World()
+    world.append()
+    world.ready()
+    (request,) = world.turn()
+    blamed = [BatchIndexAndErrorMessage(0, "no key on a compacted topic")]
+    world.acknowledge(request, code=ec.INVALID_RECORD, record_errors=blamed)
+    assert "1 record of t-0 not written: INVALID_RECORD (87): no key on a compacted topic" in caplog.text
 
 
 def test_a_batch_that_is_too_large_is_split_until_it_fits() -> None:
@@ -494,7 +506,7 @@ def test_time_runs_out_in_flight_and_the_late_answer_changes_nothing() -> None:
     (later,) = world.turn()
     world.advance(500)
     assert world.turn() == []
-    with pytest.raises(KafkaTimeoutError, match=r"1 records for t-0 .*no answer came"):
+    with pytest.raises(KafkaTimeoutError, match=r"^1 record for t-0 .*no answer came"):
         first.result(0)
     assert not second.done()
     world.acknowledge(request, 0)

@@ -21,9 +21,7 @@ from kadence.errors import (
     InvalidTopicError,
     WakeupError,
 )
-from kadence.share.acknowledgements import Acknowledged
 from kadence.share.events import Sending
-from kadence.share.share_state import AcquiredFetch
 from kadence.types import GroupMetadata
 
 Made = tuple[ShareConsumer[Any, Any], HandNetwork]
@@ -296,29 +294,6 @@ def test_wakeup_ends_a_poll_and_takes_no_record(made: Made) -> None:
     with pytest.raises(WakeupError):
         consumer.poll(5)
     assert offsets(consumer.poll()) == [0]
-
-
-def test_c7_ctrl_c_while_a_poll_accepts_says_nothing_twice(
-    made: Made, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker would refuse all of the request, and deliver again what was worked on."""
-    consumer, network = made
-    network.put(2)
-    network.put(2, partition=1)
-    assert offsets(consumer.poll()) == [0, 1, 0, 1]
-    settle = consumer._core.holding.settle
-    interruptions = [KeyboardInterrupt]
-
-    def interrupted(fetch: AcquiredFetch, ranges: list[Acknowledged]) -> None:
-        settle(fetch, ranges)
-        if fetch.partition.partition == 1 and interruptions:
-            raise interruptions.pop()
-
-    monkeypatch.setattr(consumer._core.holding, "settle", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        consumer.poll()
-    consumer.commit()
-    assert network.taken() == [("jobs", 0, 1, ACCEPT), ("jobs", 0, 1, ACCEPT)]
 
 
 def test_after_stop_polls_return_nothing_and_send_what_was_accepted(made: Made) -> None:

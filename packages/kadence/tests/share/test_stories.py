@@ -45,9 +45,10 @@ class Queue:
             )
 
     def write(self, *values: bytes) -> None:
+        partitions = self.partitions
         with Producer(bootstrap_servers=self.servers) as producer:
             for number, value in enumerate(values):
-                producer.send(self.topic, value, partition=number % self.partitions)
+                producer.send(self.topic, value, partition=number % partitions)
 
     @property
     def partitions(self) -> int:
@@ -197,6 +198,35 @@ def test_an_iteration_accepts_step_by_step(embedded: Queue) -> None:
     with embedded.member() as consumer:
         assert [each.value for each in taken(consumer, 2)] == [b"2", b"3"]
         consumer.commit()
+
+
+def test_steps_of_an_iteration_accept_what_they_have_passed_and_the_rest_comes_again(queue: Queue) -> None:
+    queue.write(*(b"%d" % number for number in range(3_000)))
+    with queue.member() as consumer:
+        for record in consumer:
+            if record.value == b"1999":
+                break
+        assert consumer._core.polls.begun < 1_000
+    with queue.member() as consumer:
+        records = taken(consumer, 1_001)
+        assert [int(each.value) for each in records] == list(range(1_999, 3_000))
+        assert records[0].delivery_count == 2
+        consumer.commit()
+        assert not consumer.poll(0.5)
+
+
+def test_tables_are_accepted_by_the_next_poll_or_a_commit(queue: Queue) -> None:
+    pytest.importorskip("pyarrow")
+    queue.write(*(b"%d" % number for number in range(3_000)))
+    values: list[int] = []
+    with queue.member() as consumer:
+        while len(values) < 3_000:
+            table = consumer.poll_arrow(30, max_records=min(700, 3_000 - len(values)))
+            values += map(int, table.column("value").to_pylist())
+        consumer.commit()
+    assert values == list(range(3_000))
+    with queue.member() as consumer:
+        assert not consumer.poll(0.5)
 
 
 def test_rows_of_a_table_are_acknowledged(embedded: Queue) -> None:

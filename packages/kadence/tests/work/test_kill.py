@@ -1,4 +1,4 @@
-"""`make kill-work`, with a few kills, and `make attack-work`, with a few stories."""
+"""`make kill-work` and `make kill-queue`, with a few kills, and `make attack-work`, with a few stories."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 TOOL = Path(__file__).parents[4] / "tools" / "kill_work.py"
+QUEUE = TOOL.with_name("kill_queue.py")
 ATTACK = TOOL.with_name("attack_work.py")
 
 
@@ -32,6 +33,15 @@ def test_kills_lose_no_output_and_repeat_none() -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "outputs: 0 lost, 0 twice, 0 keys out of order" in done.stdout
+
+
+@pytest.mark.heavy
+def test_kills_lose_no_record_of_a_queue() -> None:
+    done = subprocess.run(
+        [sys.executable, QUEUE, "--rounds", "3"], capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "records: 0 not handled" in done.stdout
 
 
 @pytest.mark.heavy

@@ -235,6 +235,11 @@ class Columns:
     def __len__(self) -> int:
         return self.count
 
+    def is_dense_from(self, offset: int) -> bool:
+        """Whether the rows have this offset and those that follow it, without a gap."""
+        offsets = memoryview(self.offsets).cast("B").cast("q")
+        return self.count > 0 and offsets[0] == offset and offsets[self.count - 1] == offset + self.count - 1
+
     def before(self, offset: int) -> Columns:
         """Without the rows from this offset on. The buffers are the same, and longer than what is left."""
         offsets = memoryview(self.offsets).cast("B").cast("q")[: self.count]

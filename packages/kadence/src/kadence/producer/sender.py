@@ -28,7 +28,7 @@ from kadence.producer.outcomes import Outcomes
 from kadence.producer.sequences import MAX_UNDECIDED
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
-from kadence.producer.verdicts import Verdict, blamed, endpoints_of, verdict_of
+from kadence.producer.verdicts import Verdict, blamed, endpoints_of, refused, verdict_of
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import (
     PartitionProduceData,
@@ -330,10 +330,7 @@ class Sender:
             verdict is Verdict.OUT_OF_SEQUENCE and not self._may_come_right(batch, answer.error_code)
         ):
             record_errors = blamed(batch, answer)
-            if record_errors:
-                others = f"{batch.tp}: not written because other records of its batch were refused"
-                error = for_code(answer.error_code, others)
-            self._outcomes.fail(batch, error, record_errors)
+            self._outcomes.fail(batch, refused(batch, error, record_errors), record_errors)
         else:
             if error.code == ec.OUT_OF_ORDER_SEQUENCE_NUMBER and partition.has_lost_past(batch):
                 _log.warning(

@@ -5,17 +5,19 @@ Remedies are in `kadence.errors.remedies`; here are their consequences for a bat
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import Final
 
-from kadence.errors import KafkaError, KafkaTimeoutError, RecordTooLargeError, for_code
+from kadence.errors import BrokerError, KafkaError, KafkaTimeoutError, RecordTooLargeError, for_code
 from kadence.errors.remedies import Remedy, remedy_of_code
+from kadence.printable import plural
 from kadence.producer.accumulator import Batch
 from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import PartitionProduceResponse, ProduceResponse
 from kadence.types import Node
 
-__all__ = ["Verdict", "blamed", "endpoints_of", "out_of_time", "too_large", "verdict_of"]
+__all__ = ["Verdict", "blamed", "endpoints_of", "out_of_time", "refused", "too_large", "verdict_of"]
 
 
 class Verdict(Enum):
@@ -60,6 +62,18 @@ def blamed(batch: Batch, answer: PartitionProduceResponse) -> dict[int, KafkaErr
     }
 
 
+def refused(batch: Batch, error: BrokerError, record_errors: Mapping[int, KafkaError]) -> KafkaError:
+    """The error of a refused batch: of its records that are not blamed, and in the log."""
+    if not record_errors:
+        return error
+    reason = next(iter(record_errors.values()))
+    if len(record_errors) == batch.count:
+        return reason
+    return for_code(
+        error.code, f"{batch.tp}: not written because other records of its batch were refused ({reason})"
+    )
+
+
 def endpoints_of(answer: ProduceResponse) -> dict[int, Node]:
     """The addresses of the new leaders that a response names (KIP-951)."""
     return {
@@ -87,7 +101,7 @@ def out_of_time(batch: Batch, delivery_timeout_ms: int, *, has_leader: bool) -> 
     else:
         state = "no answer came" if batch.attempts else "no broker accepted it"
     error = KafkaTimeoutError(
-        f"{batch.count} records for {batch.tp} were not acknowledged within "
+        f"{plural(batch.count, 'record')} for {batch.tp} not acknowledged within "
         f"delivery.timeout.ms={delivery_timeout_ms}; {state}"
     )
     error.__cause__ = why

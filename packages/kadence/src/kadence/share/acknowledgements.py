@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
 
+from kadence.records import Record
 from kadence.types import TopicPartition
 
-__all__ = ["GAP", "AcknowledgeType", "Acknowledged", "Acquired", "TopicIdPartition", "joined"]
+__all__ = ["GAP", "AcknowledgeType", "Acknowledged", "Acquired", "TopicIdPartition", "joined", "runs"]
 
 
 class AcknowledgeType(enum.IntEnum):
@@ -58,17 +59,21 @@ class Acknowledged(NamedTuple):
 
 
 def joined(ranges: Iterable[Acknowledged]) -> list[Acknowledged]:
-    """The same in order of offsets, neighbours of one type as one range.
-
-    What Ctrl-C had said twice is said once: a request that names an offset twice is refused with all that it says.
-    """
+    """The same in order of offsets, neighbours of one type as one range. No two of them may overlap."""
     done: list[Acknowledged] = []
     for each in sorted(ranges):
-        if done and each.first <= done[-1].last:
-            if each.last > done[-1].last:
-                done.append(Acknowledged(done[-1].last + 1, each.last, each.type))
-        elif done and done[-1].type == each.type and done[-1].last + 1 == each.first:
+        if done and done[-1].type == each.type and done[-1].last + 1 == each.first:
             done[-1] = Acknowledged(done[-1].first, each.last, each.type)
         else:
             done.append(each)
     return done
+
+
+def runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
+    """The offsets of these as ranges."""
+    if not records:
+        return []
+    first, last = records[0].offset, records[-1].offset
+    if last - first + 1 == len(records):
+        return [Acknowledged(first, last, kind)]
+    return joined(Acknowledged(each.offset, each.offset, kind) for each in records)

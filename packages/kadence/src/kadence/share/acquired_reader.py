@@ -12,23 +12,34 @@ from __future__ import annotations
 
 import contextlib
 from bisect import bisect_right
+from collections.abc import Collection
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from kadence._native.records import set_delivery_count
 from kadence.errors import CorruptRecordError, KafkaError, UnsupportedRecordFormatError
-from kadence.records import FetchedRecords, Record, iter_batches
+from kadence.records import Columns, FetchedRecords, Record, iter_batches
 from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
 from kadence.share.share_state import AcquiredFetch
 
-__all__ = ["AcquiredReader"]
+__all__ = ["AcquiredReader", "Rows"]
 
 _offset = attrgetter("offset")
+_first = attrgetter("first")
 
 
 def _is_damage(error: KafkaError) -> bool:
     """Whether nobody can read it: another client may know the format."""
     return isinstance(error, CorruptRecordError) and not isinstance(error, UnsupportedRecordFormatError)
+
+
+class Rows(NamedTuple):
+    """Records as columns: all offsets from ``first`` to ``last``, delivered equally often."""
+
+    columns: Columns
+    first: int
+    last: int
+    deliveries: int
 
 
 class AcquiredReader:
@@ -53,6 +64,8 @@ class AcquiredReader:
         # Records that were read, and lie behind the range that they were read for.
         self._ahead: list[Record[Any, Any]] = []
         self._settled: list[Acknowledged] = []
+        # Columns are not tried any more.
+        self._has_gaps = False
         self._records = self._reader(fetch.data, self._at)
 
     @property
@@ -79,11 +92,51 @@ class AcquiredReader:
             raise
         except BaseException:
             # Ctrl-C: what was read is gone, and the reader is behind it. Read it again: it would be taken for gaps.
-            self._at, self._range, self._ahead = at, place, []
             del self._settled[settled:]
-            self._records.close()
-            self._records = self._reader(self.fetch.data, at)
+            self._go_back(at, place)
             raise
+
+    def take_rows(self, limit: int, columns: Collection[str]) -> Rows | None:
+        """As `take`, as columns, of one range without a gap. None: what comes next is for `take`.
+
+        That are gaps, what cannot be read, and records that were read ahead.
+
+        Args:
+            columns: as of `FetchedRecords.take_columns`.
+        """
+        at, place = self._at, self._range
+        if self._has_gaps or self._ahead or self.exhausted or self._records.next_offset != at:
+            return None
+        try:
+            rows = self._take_rows(limit, columns)
+        except BaseException:
+            self._go_back(at, place)
+            raise
+        if rows is None:
+            # To go back there again and again would take long.
+            self._has_gaps = True
+            self._go_back(at, place)
+        return rows
+
+    def _take_rows(self, limit: int, columns: Collection[str]) -> Rows | None:
+        at, (_, last, deliveries) = self._at, self._acquired[self._range]
+        with contextlib.suppress(KafkaError):
+            parts = self._records.take_columns(min(limit, last - at + 1), columns=columns)
+            if len(parts) == 1 and parts[0].is_dense_from(at):
+                behind = at + len(parts[0])
+                self._advance(behind)
+                return Rows(parts[0], at, behind - 1, deliveries)
+        return None
+
+    def untake(self, rows: Rows) -> None:
+        """These, which were taken last, are the next ones again."""
+        place = bisect_right(self._acquired, rows.first, key=_first) - 1
+        self._go_back(rows.first, place)
+
+    def _go_back(self, at: int, place: int) -> None:
+        self._at, self._range, self._ahead = at, place, []
+        self._records.close()
+        self._records = self._reader(self.fetch.data, at)
 
     def _take(self, limit: int) -> list[Record[Any, Any]]:
         self.taken = 0

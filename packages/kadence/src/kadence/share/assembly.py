@@ -31,6 +31,7 @@ from kadence.share.application.core import ShareCore
 from kadence.share.application.holding import Holding
 from kadence.share.application.polls import SharePolls
 from kadence.share.application.results import Results
+from kadence.share.application.stepping import Stepping
 from kadence.share.measures import ShareMeasures
 from kadence.share.network.dead_letters import DeadLetterLook
 from kadence.share.network.manager import ShareRequestManager
@@ -171,7 +172,10 @@ def core_of(
         config.group_id, holding.in_hand, config.stall_report_callback, shared_state.wall_offset_ms
     )
     notice(shared_state, stalls)
-    polls = SharePolls(config, shared_state, clock, chosen, exchange, holding, buffer, results, stalls)
+    stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder)
+    polls = SharePolls(
+        config, shared_state, clock, chosen, exchange, holding, buffer, results, stalls, stepping
+    )
     core = ShareCore(
         config,
         shared_state,

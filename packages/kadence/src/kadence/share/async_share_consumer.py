@@ -19,6 +19,7 @@ from kadence.consumer.application.async_shell import AsyncShell
 from kadence.consumer.assembly import aside, letter_producer
 from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
+from kadence.consumer.fetch._iteration import AsyncIteration
 from kadence.errors import KafkaError
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.lazy_dataclasses import replace
@@ -206,7 +207,8 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         In implicit mode a step accepts the record before it: a record counts as processed when the loop asks for the
         next one. After a ``break`` await `commit` if the last record is done, or it is released at the end.
         """
-        return self
+        # With tracing each poll has a span, which steps would leave out.
+        return AsyncIteration(self._core.polls.steps, self.__anext__) if self._core.tracing is None else self
 
     async def __anext__(self) -> Record[K_co, V_co]:
         while True:

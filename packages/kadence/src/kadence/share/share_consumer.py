@@ -20,6 +20,7 @@ from kadence.consumer.application.shell import Shell
 from kadence.consumer.assembly import aside, letter_producer
 from kadence.consumer.client_state import FAREWELL_MS
 from kadence.consumer.decoded_records import Records
+from kadence.consumer.fetch._iteration import Iteration
 from kadence.errors import KafkaError
 from kadence.idioms import advised, refuse, takes_no_other
 from kadence.lazy_dataclasses import replace
@@ -216,7 +217,8 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         In implicit mode a step accepts the record before it: a record counts as processed when the loop asks for the
         next one. After a ``break`` call `commit` if the last record is done, or it is released at the end.
         """
-        return self
+        # With tracing each poll has a span, which steps would leave out.
+        return Iteration(self._core.polls.steps, self.__next__) if self._core.tracing is None else self
 
     def __next__(self) -> Record[K_co, V_co]:
         while True:

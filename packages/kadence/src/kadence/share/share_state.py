@@ -11,8 +11,8 @@ of all that is not acknowledged (``share.lock.renewal``) while the application m
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
 
 from kadence.clock import Clock, wall_ms
 from kadence.connection.request import Loan
@@ -22,7 +22,7 @@ from kadence.share.acknowledgements import Acknowledged, Acquired, TopicIdPartit
 from kadence.share.measures import ShareMeasures
 from kadence.types import TopicPartition
 
-__all__ = ["AcquiredFetch", "ShareState"]
+__all__ = ["AcquiredFetch", "Said", "ShareState"]
 
 
 SHORT_MS: Final = 100
@@ -93,6 +93,14 @@ class AcquiredFetch:
         return f"<AcquiredFetch {self.partition.topic}-{self.partition.partition} {offsets} left={self.left}>"
 
 
+class Said(Protocol):
+    """What is said of records."""
+
+    def items(self) -> Iterable[tuple[AcquiredFetch, Sequence[Acknowledged]]]:
+        """Of the offsets of each fetch. Called once, by the network thread."""
+        ...
+
+
 class ShareState(ClientState):
     """The whole shared state of one share consumer. Every attribute names its one writer.
 
@@ -125,7 +133,7 @@ class ShareState(ClientState):
         super().__init__(wake, measures or ShareMeasures(), clock, wall)
         self.acquired_fetches: deque[AcquiredFetch] = deque()
         self.wanted = self.wanted_until = self.limit = self.short_polls = 0
-        self.said: deque[Mapping[AcquiredFetch, Sequence[Acknowledged]]] = deque()
+        self.said: deque[Said] = deque()
         self.resting = self.repeats = self.looks_soon = False
         self.lock_timeout_ms: int | None = None
         self.assignment: frozenset[TopicPartition] = frozenset()
@@ -157,7 +165,7 @@ class ShareState(ClientState):
                 # What came later would be acquired for nobody.
                 self.wake()
 
-    def say(self, said: Mapping[AcquiredFetch, Sequence[Acknowledged]], *, wakes: bool) -> None:
+    def say(self, said: Said, *, wakes: bool) -> None:
         """Say this of records, none of which is to be renewed.
 
         Args:

@@ -171,7 +171,7 @@ def test_b12_a_commit_before_a_revocation_that_failed_is_told(
     [commit] = commits(subject)
     subject.shared_state.tell(m.CommitCompleted(commit.id, commit.offsets, KafkaTimeoutError("too late")))
     subject.poll()
-    assert "auto-commit of 1 partitions failed; their records may be processed again: too late" in caplog.text
+    assert "auto-commit of 1 partition failed; their records may be processed again: too late" in caplog.text
 
 
 def test_c12_records_keep_the_identity_of_their_poll_until_a_poll_has_told_of_its_loss(

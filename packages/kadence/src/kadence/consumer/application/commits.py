@@ -26,6 +26,7 @@ from kadence.consumer.shared_partition import Origin, SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
+from kadence.printable import plural
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
 __all__ = ["Commits", "parts_of"]
@@ -537,7 +538,9 @@ def _but(
 
 def _warn(offsets: Mapping[TopicPartition, OffsetAndMetadata], error: Exception) -> None:
     log.warning(
-        "auto-commit of %d partitions failed; their records may be processed again: %s", len(offsets), error
+        "auto-commit of %s failed; their records may be processed again: %s",
+        plural(len(offsets), "partition"),
+        error,
     )
 
 

@@ -77,7 +77,7 @@ class Decoding:
         wake: makes a poll that waits look again. Any thread.
 
     Attributes:
-        until: the deadline (ms) of the poll under way.
+        decoder: calls the deserialisers. until: the deadline (ms) of the poll under way.
         errors: of what was decoded, to be raised by the polls that find nothing before it.
         skipped: bad records released or rejected, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
@@ -94,7 +94,7 @@ class Decoding:
         self.errors: deque[KafkaError] = deque()
         self.skipped = self.dead_lettered = 0
         self._policy = config.deserialization_errors
-        self._decoder = Decoder(config.key_deserializer, config.value_deserializer)
+        self.decoder = Decoder(config.key_deserializer, config.value_deserializer)
         self._holding = holding
         self._letters = dead_letters
         self._wake = wake
@@ -123,7 +123,7 @@ class Decoding:
     def _decode(
         self, fetch: AcquiredFetch, chunk: Chunk, records: list[Record[Any, Any]], decoded: Decoded
     ) -> None:
-        decoder = self._decoder
+        decoder = self.decoder
         ends_at = max(self.until, self._clock.now_ms() + _LEAST_MS)
         end = len(records)
         while decoded.passed < end:

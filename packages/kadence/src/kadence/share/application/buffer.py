@@ -8,47 +8,69 @@ may be with another member by now (Q4).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from kadence.clock import Clock
+from kadence.consumer.decoded_records import DecodedRecords
 from kadence.errors import ConfigError, KafkaError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
-from kadence.share.acquired_reader import AcquiredReader
+from kadence.share.acquired_reader import AcquiredReader, Rows
 from kadence.share.application.bad_records import Decoding
 from kadence.share.application.holding import Chunk, Holding
 from kadence.share.share_state import AcquiredFetch, ShareState
 
 __all__ = ["Buffer"]
 
-_AHEAD: Final = 128
-"""Records that are read at once for small polls."""
+_AHEAD_BYTES: Final = 1 << 17
+"""For small polls records of about so many bytes are read at once:"""
+_LEAST_AHEAD: Final = 16
+_MOST_AHEAD: Final = 512
+"""at least and at most so many of them."""
+
+
+def _ahead(records: list[Record[Any, Any]], *, is_last: bool) -> DecodedRecords:
+    made = DecodedRecords(0, records, 0, None, 0, None)
+    made.is_last = is_last
+    return made
+
+
+_NOTHING: Final = _ahead([], is_last=True)
 
 
 class Reading:
     """One fetch, and records that were read of it and not returned.
 
     Attributes:
-        fetch, partition: whose they are. records: what was read. index: how many of these were returned.
+        fetch, partition: whose they are. ahead: what was read, and how many of these were returned.
         is_gone: what was not returned is not ours any more, or was released.
     """
 
-    __slots__ = ("_reader", "fetch", "index", "is_gone", "partition", "records")
+    __slots__ = ("_at_once", "_is_closed", "_reader", "_rows", "ahead", "fetch", "is_gone", "partition")
 
     def __init__(self, fetch: AcquiredFetch, reader: AcquiredReader) -> None:
         self.fetch = fetch
         self.partition = fetch.partition.topic_partition
-        self.records: list[Record[Any, Any]] = []
-        self.index = 0
+        self.ahead = _NOTHING
         self.is_gone = False
+        self._rows: Rows | None = None
+        """What was read as columns and not returned."""
         self._reader = reader
+        self._is_closed = False
+        fits = _AHEAD_BYTES * fetch.count // max(len(fetch.data), 1)
+        self._at_once = min(max(fits, _LEAST_AHEAD), _MOST_AHEAD)
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing of it is left to return, or to put back."""
+        return self._is_closed and self.ahead.index >= self.ahead.count
+
+    @property
+    def is_read(self) -> bool:
         """Whether nothing of it is left to return."""
-        return self.index >= len(self.records) and self._reader.exhausted
+        return self.read_ahead <= 0 and self._rows is None and self._reader.exhausted
 
     def look(
         self, limit: int, settle: Callable[[AcquiredFetch, list[Acknowledged]], None]
@@ -61,11 +83,13 @@ class Reading:
         Raises:
             KafkaError: what comes next cannot be read. It is settled, and the next call goes on behind it.
         """
-        if self.index >= len(self.records):
-            self.records, self.index = [], 0
+        self._unlook()
+        if self.ahead.index >= self.ahead.count:
+            self.ahead = _NOTHING
             try:
-                while not (self.records or self._reader.exhausted):
-                    self.records = self._reader.take(max(limit, _AHEAD))
+                while not (self.ahead.count or self._reader.exhausted):
+                    records = self._reader.take(max(limit, self._at_once))
+                    self.ahead = _ahead(records, is_last=self._reader.exhausted)
             except KafkaError as error:
                 # What a consumer is advised to do does not fit a queue.
                 told = str(error).partition(". The position stays")[0]
@@ -76,22 +100,53 @@ class Reading:
                 if self._reader.exhausted:
                     # Records are copies.
                     self.close()
-        return self.records[self.index : self.index + limit]
+        index = self.ahead.index
+        return self.ahead.records[index : index + limit]
+
+    @property
+    def read_ahead(self) -> int:
+        """How many records were read and not returned."""
+        return self.ahead.count - self.ahead.index
+
+    def look_at_rows(self, limit: int, columns: Collection[str]) -> Rows | None:
+        """As `look`, as columns. None: `look` has what comes next."""
+        self._unlook()
+        if self.read_ahead <= 0:
+            self._rows = self._reader.take_rows(limit, columns)
+        return self._rows
+
+    def pass_rows(self) -> None:
+        """What was looked at is returned. The bytes are kept for `put_rows_back` until the next look."""
+        self._rows = None
+
+    def put_rows_back(self, rows: Rows) -> None:
+        """These were taken last, and are the next ones again."""
+        self._rows = None
+        self._reader.untake(rows)
+
+    def _unlook(self) -> None:
+        rows = self._rows
+        if rows is not None:
+            self._reader.untake(rows)
+            self._rows = None
 
     def put_back(self, records: Sequence[Record[Any, Any]]) -> None:
         """These were taken, and are the next ones again."""
-        self.records, self.index = [*records, *self.records[self.index :]], 0
+        left = self.ahead.records[self.ahead.index :]
+        self.ahead = _ahead([*records, *left], is_last=self._reader.exhausted)
 
     def left(self) -> list[Acknowledged]:
         """What was not returned, as to be released."""
+        self._unlook()
         found = [
             Acknowledged(each.offset, each.offset, AcknowledgeType.RELEASE)
-            for each in self.records[self.index :]
+            for each in self.ahead.records[self.ahead.index :]
         ]
         return found + self._reader.rest()
 
     def close(self) -> None:
         """Give its bytes back."""
+        self._is_closed = True
         self._reader.close()
 
 
@@ -142,11 +197,14 @@ class Buffer:
         """Whether nothing was fetched that polls have not used up, and no error waits."""
         return not (self._readings or self._shared_state.acquired_fetches or self._errors)
 
-    def take(self, limit: int, *, decodes: bool = True) -> list[Chunk]:
+    def take(
+        self, limit: int, *, decodes: bool = True, columns: Collection[str] | None = None
+    ) -> list[Chunk]:
         """Up to ``limit`` records.
 
         Args:
             decodes: whether deserialisers are called.
+            columns: make these where that is possible, instead of records; nothing is decoded then.
 
         Raises:
             KafkaError: what comes next cannot be read or decoded, and nothing came before it.
@@ -161,18 +219,18 @@ class Buffer:
             raise self._errors.popleft()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
-            if reading.is_gone:
-                continue
-            if not reading.fetch.is_locked(now):
-                self._drop(reading)
-                continue
-            if reading.partition.topic not in self._topics:
-                self._release(reading)
-                continue
-            if reading in self._waits and not self._is_answered(reading):
+            if not self._is_wanted(reading, now) or (
+                reading in self._waits and not self._is_answered(reading)
+            ):
                 continue
             try:
-                limit -= self._take_of(reading, limit, decoding, taken)
+                if columns is not None:
+                    if (read_ahead := reading.read_ahead) > 0:
+                        limit -= self._take_of(reading, min(limit, read_ahead), None, taken)
+                    count = self._take_rows(reading, limit, columns, taken)
+                    limit -= count or self._take_of(reading, limit, None, taken)
+                else:
+                    limit -= self._take_of(reading, limit, decoding, taken)
             except KafkaError as error:
                 if not taken:
                     raise
@@ -188,6 +246,18 @@ class Buffer:
             raise self._errors.popleft()
         self._count(taken, 1)
         return [each.chunk for each in taken]
+
+    def _take_rows(self, reading: Reading, limit: int, columns: Collection[str], taken: list[Taken]) -> int:
+        """As `_take_of`, as columns. No records are taken behind them: to put both back is not possible."""
+        count = 0
+        while count < limit and (rows := reading.look_at_rows(limit - count, columns)) is not None:
+            one = Taken(reading, [], Chunk(reading.fetch, reading.partition, [], rows))
+            passed = one.chunk.count
+            self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
+            taken.append(one)
+            reading.pass_rows()
+            count += passed
+        return count
 
     def _take_of(self, reading: Reading, limit: int, decoding: Decoding | None, taken: list[Taken]) -> int:
         """Take from one fetch. Returns how many records."""
@@ -209,7 +279,7 @@ class Buffer:
             one = Taken(reading, raw, chunk)
             self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
             # Nothing comes between these two, not even Ctrl-C: what was taken can be put back.
-            reading.index += passed
+            reading.ahead.index += passed
             if chunk.records:
                 taken.append(one)
                 count += len(chunk.records)
@@ -219,6 +289,14 @@ class Buffer:
                 if self._errors or reading in self._waits or not passed:
                     break
         return count
+
+    def _is_wanted(self, reading: Reading, now: int) -> bool:
+        """Whether polls may return what is left of it; else that is dropped or released."""
+        if not (reading.is_gone or reading.fetch.is_locked(now)):
+            self._drop(reading)
+        elif not (reading.is_gone or reading.partition.topic in self._topics):
+            self._release(reading)
+        return not reading.is_gone
 
     def _is_answered(self, reading: Reading) -> bool:
         """Whether what the next record waits for is there. Raises the error that came in its place."""
@@ -264,11 +342,25 @@ class Buffer:
         """Tell the metrics."""
         poll_measures = self._shared_state.measures.poll_measures
         for each in taken:
-            poll_measures.topic(each.chunk.partition.topic).records.total += sign * len(each.chunk.records)
+            poll_measures.topic(each.chunk.partition.topic).records.total += sign * each.chunk.count
+
+    def only_one(self) -> Reading | None:
+        """Whose record the last take gave, if it gave one, and the next one there can be taken at once."""
+        if len(self._taken) == 1 and len(self._taken[0].raw) == 1 and not self._errors:
+            reading = self._taken[0].reading
+            if reading not in self._waits:
+                return reading
+        return None
 
     def returned(self) -> None:
         """The application has what the last take gave: it is not put back any more."""
-        self._taken = []
+        taken, self._taken = self._taken, []
+        for each in taken:
+            if each.chunk.rows is not None and each.reading.is_read:
+                # Its bytes are not needed for that any more.
+                each.reading.close()
+                if each.reading in self._readings:
+                    self._readings.remove(each.reading)
 
     def put_back(self) -> None:
         """The poll that took last does not return: what it took comes with the next one (C7)."""
@@ -278,8 +370,12 @@ class Buffer:
         for each in reversed(taken):
             if each.reading.is_gone:
                 continue
-            self._shared_state.took(each.reading.fetch, now, -len(each.raw))
-            each.reading.put_back(each.raw)
+            if (rows := each.chunk.rows) is None:
+                self._shared_state.took(each.reading.fetch, now, -len(each.raw))
+                each.reading.put_back(each.raw)
+            else:
+                self._shared_state.took(each.reading.fetch, now, -each.chunk.count)
+                each.reading.put_rows_back(rows)
             if each.reading not in self._readings:
                 self._readings.appendleft(each.reading)
 

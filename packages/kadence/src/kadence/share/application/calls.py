@@ -100,14 +100,16 @@ class ShareCalls(ClientCalls):
         self, timeout: Seconds, max_records: int | None, headers: bool, columns: Sequence[str] | None
     ) -> Waits[pyarrow.Table]:
         # pyarrow is an extra, and takes a third of a second to import.
-        from kadence.share.application.tables import column_names, table_of
+        from kadence.share.application.tables import ShareTable
 
-        self._core.results.refuse_inside("poll_arrow()")
-        names = column_names(columns, headers=headers)
-        table_of((), names)
+        core = self._core
+        core.results.refuse_inside("poll_arrow()")
+        table = ShareTable(columns, headers=headers)
         limit = cap(max_records, self._config.max_poll_records)
-        chunks = yield from self._core.polls.poll(self._until(timeout), limit, decodes=False)
-        return table_of([record for chunk in chunks for record in chunk.records], names)
+        # What becomes of each single record is noted beside the record.
+        made = None if core.holding.is_explicit else table.own
+        chunks = yield from core.polls.poll(self._until(timeout), limit, decodes=False, columns=made)
+        return table.of(chunks)
 
     # ------------------------------------------------------------ acknowledging
 

@@ -76,6 +76,7 @@ class ShareCore(ClientCore):
         self._shared_state = shared_state
         self.is_in_callback = results.is_inside
         self.is_taking = lambda: polls.is_taking
+        self.is_inside_elsewhere = polls.steps.is_inside_elsewhere
         self.has_deserializers = buffer.decoding is not None
         self.stop = self._stop
         exchange.on_event = results.take
@@ -98,6 +99,7 @@ class ShareCore(ClientCore):
         chosen.subscribed = topics
         self._shared_state.wants_polled = True
         self._shared_state.attention.up = True
+        self.polls.end_steps()
         self.buffer.release_all_but(topics)
         self.polls.send_said()
         yield from self.hand_over(m.Subscribe, deadline, topics=topics, pattern=None, has_listener=False)
@@ -108,6 +110,7 @@ class ShareCore(ClientCore):
         """Send what is said, and wait for what becomes of it, and of what was sent before."""
         self.exchange.take_background_events()
         yield from self.results.run()
+        self.polls.end_steps()
         self.holding.accept_returned()
         self.exchange.ready()
         self.exchange.raise_wakeup()
@@ -127,6 +130,7 @@ class ShareCore(ClientCore):
         """Send what is said."""
         self.exchange.take_background_events()
         yield from self.results.run()
+        self.polls.end_steps()
         self.holding.accept_returned()
         self.polls.send_said(Sending.ASYNC)
 
@@ -145,6 +149,7 @@ class ShareCore(ClientCore):
     # ------------------------------------------------------------ the end
 
     def _before_unsubscribing(self, deadline: int) -> Waits[None]:
+        self.polls.end_steps()
         self.buffer.release_all_but(frozenset())
         self.polls.send_said(Sending.ASYNC, deadline)
         yield from ()

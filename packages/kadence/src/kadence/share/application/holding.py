@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
-from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined, runs
+from kadence.share.acquired_reader import Rows
+from kadence.share.application.stepping import Stepped
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
 from kadence.types import TopicPartition
@@ -53,20 +55,43 @@ class Chunk:
         fetch: whose locks they have. partition: whose they are. records: as the application gets them, ascending.
         states: in explicit mode, of each record a byte: the type that is said of it and not sent, or a state above.
         bad: in explicit mode, what is said of bad records, by their offsets. No poll returns these.
+        rows: in implicit mode, what the application gets as columns instead of records.
     """
 
-    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "states")
+    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "rows", "states")
 
     def __init__(
-        self, fetch: AcquiredFetch, partition: TopicPartition, records: list[Record[Any, Any]]
+        self,
+        fetch: AcquiredFetch,
+        partition: TopicPartition,
+        records: list[Record[Any, Any]],
+        rows: Rows | None = None,
     ) -> None:
         self.fetch = fetch
         self.partition = partition
         self.records = records
+        self.rows = rows
         self.states = bytearray()
         self.bad: dict[int, int] = {}
         self._first = 0
         self._is_dense = True
+
+    @property
+    def count(self) -> int:
+        """How many records the application gets."""
+        rows = self.rows
+        return len(self.records) if rows is None else rows.last - rows.first + 1
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        """The first and the last offset of these."""
+        rows = self.rows
+        return (self.records[0].offset, self.records[-1].offset) if rows is None else (rows.first, rows.last)
+
+    def accepted(self) -> list[Acknowledged]:
+        """What is said when all of them are processed."""
+        rows = self.rows
+        return runs(self.records, _ACCEPT) if rows is None else [Acknowledged(rows.first, rows.last, _ACCEPT)]
 
     def first_states(self) -> bytearray:
         """What `states` is when the application gets the records."""
@@ -132,6 +157,7 @@ class Holding:
 
     Attributes:
         count: how many acquired offsets wait to be sent with what is said of them.
+        stepped: what steps of an iteration return since the last poll; None: there are none.
         says_renew: some of what is said, and not sent, is a renewal. gives_back: some of what is settled, and not sent,
             is released or rejected.
     """
@@ -139,6 +165,7 @@ class Holding:
     def __init__(self, *, is_explicit: bool) -> None:
         self.is_explicit = is_explicit
         self.count = 0
+        self.stepped: Stepped | None = None
         self._returned: list[Chunk] = []
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
@@ -234,13 +261,33 @@ class Holding:
                 "the next poll"
             )
 
+    def end_steps(self) -> None:
+        """Steps have ended: what they accepted is to be sent, and the record that the last one returned is held."""
+        stepped = self.stepped
+        if stepped is None:
+            return
+        count, accepted = stepped.take_up()
+        settled, returned = self._settled, self._returned
+        if stepped.count:
+            returned = [Chunk(stepped.fetch, stepped.partition, stepped.current())]
+        if accepted:
+            settled = {**settled, stepped.fetch: [*settled.get(stepped.fetch, ()), *accepted]}
+        count += self.count
+        # As in `accept_returned`.
+        self._settled, self._returned, self.count, self.stepped = settled, returned, count, None
+
     # ------------------------------------------------------------ what is said
 
     def accept_returned(self) -> None:
         """In implicit mode: what polls returned is processed."""
+        if not self._returned:
+            return
+        settled, count = {fetch: list(ranges) for fetch, ranges in self._settled.items()}, self.count
         for chunk in self._returned:
-            self.settle(chunk.fetch, _runs(chunk.records, _ACCEPT))
-        self._returned = []
+            settled.setdefault(chunk.fetch, []).extend(chunk.accepted())
+            count += chunk.count
+        # No call comes between these, so neither does Ctrl-C, and nothing is accepted twice.
+        self._settled, self.count, self._returned = settled, count, []
 
     def say(self, topic: str, partition: int, offset: int, kind: int) -> None:
         """Say what becomes of one record.
@@ -359,7 +406,7 @@ class Holding:
         ranges = [Acknowledged(offset, offset, kind) for offset, kind in chunk.bad.items()]
         chunk.bad.clear()
         for start, end, kind in chunk.said():
-            ranges += _runs(chunk.records[start:end], kind)
+            ranges += runs(chunk.records[start:end], kind)
             if kind == _RENEW:
                 self._renewing += end - start
             chunk.set(start, end, _RENEWING if kind == _RENEW else _GONE)
@@ -431,9 +478,12 @@ class Holding:
         """How many records are held of which nothing is said, and between which offsets. Any thread."""
         spans: dict[TopicPartition, range] = {}
         count = 0
-        for chunk in tuple(self._returned):
-            count += len(chunk.records)
-            _widen(spans, chunk.partition, (chunk.records[0].offset, chunk.records[-1].offset))
+        stepped, returned = self.stepped, tuple(self._returned)
+        if stepped is not None and stepped.count:
+            returned = (Chunk(stepped.fetch, stepped.partition, stepped.current()),)
+        for chunk in returned:
+            count += chunk.count
+            _widen(spans, chunk.partition, chunk.ends)
         for held in tuple(self._partitions.values()):
             for chunk in tuple(held.chunks):
                 if places := chunk.places(_UNSAID, _RENEWING, _RENEWED):
@@ -445,6 +495,7 @@ class Holding:
     def forget(self) -> None:
         """It is closed."""
         self._returned = []
+        self.stepped = None
         self._partitions.clear()
         self._settled = {}
         self._chunk = None
@@ -456,14 +507,6 @@ class Holding:
         if held is None:
             held = self._partitions[key] = _Partition()
         return held
-
-
-def _runs(records: Sequence[Record[Any, Any]], kind: int) -> list[Acknowledged]:
-    """The offsets of these as ranges."""
-    first, last = records[0].offset, records[-1].offset
-    if last - first + 1 == len(records):
-        return [Acknowledged(first, last, kind)]
-    return joined(Acknowledged(each.offset, each.offset, kind) for each in records)
 
 
 def _widen(spans: dict[TopicPartition, range], partition: TopicPartition, ends: tuple[int, int]) -> None:

@@ -46,6 +46,7 @@ class ShareMetrics:
         )
 
     def read(self, now: int) -> dict[MetricName, float]:
+        self._core.polls.steps.settle()
         return self._table.read(now, self._parts())
 
     def _parts(self) -> Iterator[Part]:

@@ -6,6 +6,7 @@ waits wakes the network thread for it; one that finds records leaves it to be fo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from threading import current_thread
 from typing import Any, Never, TypeVar
 
@@ -21,6 +22,7 @@ from kadence.records import Record
 from kadence.share.application.buffer import Buffer
 from kadence.share.application.holding import Chunk, Holding
 from kadence.share.application.results import Results
+from kadence.share.application.stepping import Stepping
 from kadence.share.events import Acknowledge, Sending
 from kadence.share.share_state import ShareState
 from kadence.types import TopicPartition
@@ -34,7 +36,7 @@ class SharePolls:
     """The polls of one share consumer.
 
     Attributes:
-        begun: how many have begun. is_taking: whether one takes records just now.
+        begun: how many have begun. steps: those of an iteration.
         is_working: whether `process` takes the records, and says what becomes of them.
     """
 
@@ -49,9 +51,10 @@ class SharePolls:
         buffer: Buffer,
         results: Results,
         stalls: Stalls,
+        stepping: Stepping,
     ) -> None:
         self.begun = 0
-        self.is_taking = self.is_working = False
+        self.is_working = False
         self._config = config
         self._shared_state = shared_state
         self._clock = clock
@@ -61,6 +64,9 @@ class SharePolls:
         self._buffer = buffer
         self._results = results
         self._stalls = stalls
+        self.steps = stepping.steps
+        self._stepping = stepping
+        self._takes = False
         self._has_begun = False
         """The poll under way began on the fast path, which had nothing for it."""
         self._left_behind = 0
@@ -69,13 +75,23 @@ class SharePolls:
         self._renewed: list[Chunk] = []
         """What the last poll returned, and what of it was returned before."""
 
+    @property
+    def is_taking(self) -> bool:
+        """Whether a poll, or a step, takes records just now."""
+        return self._takes or self.steps.is_taking
+
     # ------------------------------------------------------------ polls
 
     def poll_buffered(self, limit: int) -> list[Chunk] | None:
-        """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do."""
+        """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do.
+
+        One that returns a single record arms the steps.
+        """
         if self.is_taking:
             _refuse_inside_taking()
         shared_state, exchange, attention = self._shared_state, self._exchange, self._shared_state.attention
+        # Those of another thread are refused from here on.
+        self.steps.take_over()
         # First: what changes after this look is seen by the next one.
         attention.up = False
         if (
@@ -100,13 +116,18 @@ class SharePolls:
         self._leave_said()
         chunks = self._take(limit, decodes=True)
         self._has_begun = not chunks
+        if limit == 1 and not (self._holding.is_explicit or self.is_working):
+            self._arm()
         return chunks or None
 
-    def poll(self, deadline: int, limit: int, *, decodes: bool = True) -> Waits[list[Chunk]]:
+    def poll(
+        self, deadline: int, limit: int, *, decodes: bool = True, columns: Collection[str] | None = None
+    ) -> Waits[list[Chunk]]:
         """Records as soon as there are any.
 
         Args:
             decodes: whether deserialisers are called.
+            columns: make these where that is possible, instead of records.
         """
         if not self._chosen.is_anything:
             raise IllegalStateError("nothing to poll: call subscribe() first")
@@ -131,7 +152,7 @@ class SharePolls:
                 else:
                     if not self._buffer.is_empty:
                         self._leave_said()
-                    chunks = self._take(limit, decodes=decodes)
+                    chunks = self._take(limit, decodes=decodes, columns=columns)
                 if chunks:
                     break
                 # What is said goes with the fetch for which this poll waits.
@@ -156,6 +177,7 @@ class SharePolls:
     def _begin(self) -> None:
         """The application polls again: in implicit mode what it was given is processed."""
         self._has_begun = False
+        self.end_steps()
         self._holding.check_said()
         self._shared_state.measures.poll_measures.polled(self._clock.now_ms())
         self._given, self._renewed = [], []
@@ -195,21 +217,21 @@ class SharePolls:
         exchange.raise_wakeup()
         return self._chosen.is_anything
 
-    def _take(self, limit: int, *, decodes: bool) -> list[Chunk]:
+    def _take(self, limit: int, *, decodes: bool, columns: Collection[str] | None = None) -> list[Chunk]:
         """What the buffer has. A deserialiser or a signal handler may have closed the consumer in the midst of it."""
         progress = self._shared_state.progress
         calls = decodes and self._buffer.decoding is not None
-        self.is_taking = True
+        self._takes = True
         try:
             if calls:
                 # A deserialiser that hangs is processing that hangs (B4), though it runs inside poll().
                 progress.enter_callback(self._clock.now_ms())
-            chunks = self._buffer.take(limit, decodes=decodes)
+            chunks = self._buffer.take(limit, decodes=decodes, columns=columns)
             self._given = chunks
             if not self.is_working:
                 self._holding.give(chunks)
         finally:
-            self.is_taking = False
+            self._takes = False
             if self._holding.gives_back:
                 # Other members may have what is bad here at once.
                 self._shared_state.say(self._holding.settled(), wakes=False)
@@ -224,14 +246,29 @@ class SharePolls:
         chunks = self._renewed = self._holding.take_renewed(limit)
         return chunks
 
+    def _arm(self) -> None:
+        """Steps may follow the poll of one that returns now."""
+        reading = self._buffer.only_one()
+        if reading is not None and self._config.share_lock_renewal:
+            self._holding.stepped = self._stepping.arm(reading.fetch, reading.partition, reading.ahead)
+
+    def end_steps(self) -> None:
+        """Another call goes on where the steps have stopped."""
+        self._stepping.end()
+        stepped = self._holding.stepped
+        if stepped is not None:
+            self._shared_state.took(stepped.fetch, stepped.at, stepped.count)
+            self._holding.end_steps()
+
     def put_back(self, begun: int | None) -> None:
         """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
 
         None: it had not come so far, and took nothing.
         """
-        self.is_taking = False
+        self._takes = False
         if begun is None or begun == self.begun:
             return
+        self.end_steps()
         given, self._given = self._given, []
         renewed, self._renewed = self._renewed, []
         self._holding.take_back(given)
@@ -242,6 +279,7 @@ class SharePolls:
 
     def send_said(self, sending: Sending = Sending.WITH_FETCH, deadline: int | None = None) -> None:
         """Hand over what is said, and wake the network thread; nobody waits for the end of it."""
+        self.end_steps()
         holding = self._holding
         if not holding.has_said:
             return

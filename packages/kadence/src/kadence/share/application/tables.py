@@ -1,22 +1,31 @@
 """Records of a queue as Arrow tables, with a delivery count, and acknowledging by a table. Application side.
 
-A queue's records are acquired one by one, so a table is made of records, not of the fetched bytes as a consumer's is.
+In implicit mode a table is made of the fetched bytes, as a consumer's is. In explicit mode something is said of each
+record, so it is made of records; also where there are gaps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.consumer.application.arguments import columns_of
-from kadence.records import Record, arrow
+from kadence.records import arrow
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     import pyarrow
 
-__all__ = ["DELIVERY_COUNT", "column_names", "offsets_of", "table_of"]
+    from kadence.share.application.holding import Chunk
+
+__all__ = ["DELIVERY_COUNT", "ShareTable", "column_names", "offsets_of"]
 
 DELIVERY_COUNT: Final = "deliveryCount"
+
+_INT16: Final = struct.Struct("=h")
 
 _PLACE: Final = ("topic", "partition", "offset")
 
@@ -39,20 +48,50 @@ def column_names(columns: Sequence[str] | None, *, headers: bool) -> tuple[str, 
     return names
 
 
-def table_of(records: Sequence[Record[Any, Any]], names: tuple[str, ...]) -> pyarrow.Table:
-    """A row for each of these, which are in bytes.
+class ShareTable:
+    """Makes tables of these columns.
+
+    Attributes:
+        own: those of a consumer's table.
 
     Raises:
-        MissingDependencyError: pyarrow is not installed.
+        ValueError: as `column_names`. MissingDependencyError: pyarrow is not installed.
     """
-    own = tuple(name for name in names if name != DELIVERY_COUNT)
-    table = arrow.of_records(records, own)
-    if DELIVERY_COUNT in names:
+
+    def __init__(self, columns: Sequence[str] | None, *, headers: bool) -> None:
+        self._names = column_names(columns, headers=headers)
+        # A table without columns has no rows.
+        self.own = tuple(name for name in self._names if name != DELIVERY_COUNT) or ("offset",)
+        self._schema = arrow.schema(self.own)
+
+    def of(self, chunks: Iterable[Chunk]) -> pyarrow.Table:
+        """A row for each of their records, which are in bytes."""
         import pyarrow as pa
 
-        counts = pa.array([record.delivery_count for record in records], pa.int16())
-        table = table.add_column(names.index(DELIVERY_COUNT), pa.field(DELIVERY_COUNT, pa.int16()), counts)
-    return table
+        parts, counts = [], []
+        for has_rows, alike in groupby(chunks, lambda chunk: chunk.rows is not None):
+            if has_rows:
+                rows = [chunk.rows for chunk in alike if chunk.rows is not None]
+                parts.append(arrow.to_table([each.columns for each in rows], names=self.own))
+                counts += [_counts(pa, len(each.columns), each.deliveries) for each in rows]
+            else:
+                records = [record for chunk in alike for record in chunk.records]
+                parts.append(arrow.of_records(records, self.own))
+                counts.append(pa.array([each.delivery_count for each in records], pa.int16()))
+        # Without any there is no schema to be found.
+        table = pa.concat_tables(parts) if parts else self._schema.empty_table()
+        if DELIVERY_COUNT not in self._names:
+            return table
+        column = pa.chunked_array(counts, pa.int16())
+        if len(self._names) == 1:
+            return pa.table({DELIVERY_COUNT: column})
+        return table.add_column(
+            self._names.index(DELIVERY_COUNT), pa.field(DELIVERY_COUNT, pa.int16()), column
+        )
+
+
+def _counts(pa: ModuleType, rows: int, deliveries: int) -> pyarrow.Array:
+    return pa.Array.from_buffers(pa.int16(), rows, [None, pa.py_buffer(_INT16.pack(deliveries) * rows)])
 
 
 def offsets_of(table: Any) -> Iterator[tuple[str, int, int]]:
