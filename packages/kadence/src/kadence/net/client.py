@@ -611,7 +611,8 @@ class NetworkClient:
                     self._outages.failed(now, known.address, error)
         del self._channels[channel.key]
         self._homeless.extendleft(reversed(channel.end(error, now)))
-        self.on_lost(known.node.node_id, channel.purpose, error)
+        lost = DisconnectedError(str(error)) if isinstance(error, IdleError) else error
+        self.on_lost(known.node.node_id, channel.purpose, lost)
 
     def _patience(self, wait_ms: int | None, now: int) -> int | None:
         """How long the poller may wait (ms; None: for ever)."""

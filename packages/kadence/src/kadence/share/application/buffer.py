@@ -219,7 +219,9 @@ class Buffer:
             raise self._errors.popleft()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
-            if not self._may_take(reading, now):
+            if not self._is_wanted(reading, now) or (
+                reading in self._waits and not self._is_answered(reading)
+            ):
                 continue
             try:
                 if columns is not None:
@@ -244,18 +246,6 @@ class Buffer:
             raise self._errors.popleft()
         self._count(taken, 1)
         return [each.chunk for each in taken]
-
-    def _may_take(self, reading: Reading, now: int) -> bool:
-        """Whether its next record may be returned. What can never be is dropped or released."""
-        if reading.is_gone:
-            return False
-        if not reading.fetch.is_locked(now):
-            self._drop(reading)
-            return False
-        if reading.partition.topic not in self._topics:
-            self._release(reading)
-            return False
-        return reading not in self._waits or self._is_answered(reading)
 
     def _take_rows(self, reading: Reading, limit: int, columns: Collection[str], taken: list[Taken]) -> int:
         """As `_take_of`, as columns. No records are taken behind them: to put both back is not possible."""
@@ -299,6 +289,14 @@ class Buffer:
                 if self._errors or reading in self._waits or not passed:
                     break
         return count
+
+    def _is_wanted(self, reading: Reading, now: int) -> bool:
+        """Whether polls may return what is left of it; else that is dropped or released."""
+        if not (reading.is_gone or reading.fetch.is_locked(now)):
+            self._drop(reading)
+        elif not (reading.is_gone or reading.partition.topic in self._topics):
+            self._release(reading)
+        return not reading.is_gone
 
     def _is_answered(self, reading: Reading) -> bool:
         """Whether what the next record waits for is there. Raises the error that came in its place."""
