@@ -3,7 +3,7 @@
 Topics come, grow, lose records, go and are recreated; the application dies in a batch and is started again; options
 change. Both sides live the same story with checkpoints of their own. After each run that ends without an error, Kadence
 must have read each row once that it has to have read, and both must have the same rows. What differs must have one of
-the reasons of `REASONS`, which are rows of a table in docs/spark.md.
+the reasons of `REASONS`; docs/spark.md has them under "What differs from the connector" and "Data loss".
 
 The same stories by the thousand, without Spark and Kafka: `tests.spark.source.lives`.
 """
@@ -33,6 +33,8 @@ MOST_SLOW: Final = 30
 REASONS: Final = {
     "recreated": "a topic was recreated: the connector knows no ids, and goes on at the offset of the old one",
     "deleted": "a topic was deleted: the connector forgets less, or more, than that topic",
+    "added": "a topic that the options add lacks its first records: the connector takes that for a loss",
+    "nothing": "the options name nothing that is there any more: the connector waits, Kadence names what is left out",
     "missing": "assign names a partition that is not there, or subscribe a topic: one side waits or fails",
 }
 
@@ -182,6 +184,12 @@ class RealLife:
         self.steps.append(f"run {self.options}" + (f", dies {dies} the sink has a batch" if dies else ""))
         before = dict(self.logs)
         named = {place for place in self.logs if self._belongs(place[0])}
+        if self.begins is not None:
+            read = {name for name, _ in self.named}
+            if any(self.logs[place][0] and place[0] not in read for place in named):
+                self.reasons.add("added")
+            if self.named and not named:
+                self.reasons.add("nothing")
         for name, side in self.sides.items():
             checkpoint = self._scratch / f"life-{self.seed}-{name}"
             # A task of the connector waits for so long for records of a topic that was recreated.

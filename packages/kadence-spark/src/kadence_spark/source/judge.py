@@ -105,7 +105,7 @@ class Judge:
         begun = {partition for partition in start.next if partition.topic not in made_anew}
         wanted = present if self.target is None else present & (self.target.keys() | start.next.keys())
         self._begin_anew({p for p in wanted if p.topic in made_anew}, step)
-        self._meet_new({p for p in wanted - begun if p.topic not in made_anew}, step)
+        self._meet_new({p for p in wanted - begun if p.topic not in made_anew}, begun, step)
         self._go_on(start, wanted & begun, step)
         return step
 
@@ -182,10 +182,18 @@ class Judge:
 
     # ------------------------------------------------------------ other partitions
 
-    def _meet_new(self, new: set[TopicPartition], step: Step) -> None:
-        """Partitions without a start begin according to the options, later ones at their earliest offset."""
+    def _meet_new(self, new: set[TopicPartition], begun: set[TopicPartition], step: Step) -> None:
+        """Partitions without a start begin according to the options, later ones at their earliest offset.
+
+        A topic that is new to the query may be old. A partition that is new in a topic which the query reads is not, so
+        what was deleted of it is a loss.
+        """
         if self.has_begun:
             begins = {partition: self._cluster.ranges[partition][0] for partition in new}
+            topics = {partition.topic for partition in begun}
+            for partition, begin in begins.items():
+                if begin and partition.topic in topics:
+                    self._loss.aged_out(partition, 0, begin)
         else:
             check_existence(self._options.topics, self._cluster.listing.leaders)
             begins = resolve(self._options.starting, new, self._cluster.client)

@@ -276,14 +276,30 @@ def test_new_partitions_begin_at_their_earliest(cluster: MemoryCluster) -> None:
     pace = FakePace()
     driver = driver_of(cluster, pace)
     end = driver.latest(NOT_BEGUN)
-    cluster.add("t-2", 9, start=2)
+    cluster.add("t-2", 9)
     pace.advance(DISCOVERY_MS)
     following = driver.latest(end)
-    assert following == {"#t": {"2": 2}, "t": {"0": 10, "1": 20, "2": 9}}
-    assert planned(driver, end, following) == ["t-2 [2, 9)"]
+    assert following == {"#t": {"2": 0}, "t": {"0": 10, "1": 20, "2": 9}}
+    assert planned(driver, end, following) == ["t-2 [0, 9)"]
     # Retention goes on while that batch waits to be planned again: its range does not change.
     cluster.add("t-2", 9, start=5)
-    assert planned(driver_of(cluster), end, following) == ["t-2 [2, 9)"]
+    assert planned(driver_of(cluster), end, following) == ["t-2 [0, 9)"]
+
+
+def test_what_was_deleted_of_a_new_partition_is_a_loss_and_of_a_new_topic_it_is_not(
+    cluster: MemoryCluster,
+) -> None:
+    """Spark's connector reports both. But whoever adds an old topic to a query expects what is left of it."""
+    end = driver_of(cluster).latest(NOT_BEGUN)
+    cluster.add("u-0", 9, start=3)
+    both = {"subscribe": "t,u"}
+    following = driver_of(cluster, **both).latest(end)
+    assert following == {"#u": {"0": 3}, "t": {"0": 10, "1": 20}, "u": {"0": 9}}
+    cluster.add("t-2", 9, start=2)
+    with pytest.raises(DataLossError, match=r"2 offsets of t-2 were deleted .* begins at 2"):
+        driver_of(cluster, **both).latest(following)
+    lenient = driver_of(cluster, failOnDataLoss="false", **both)
+    assert planned(lenient, following, lenient.latest(following)) == ["t-2 [2, 9)"]
 
 
 def test_an_empty_new_partition_makes_no_batch(cluster: MemoryCluster) -> None:
@@ -767,7 +783,7 @@ def test_an_idle_query_commits(cluster: MemoryCluster) -> None:
 
 def test_the_lag_of_a_new_partition_counts_from_its_start(cluster: MemoryCluster) -> None:
     pace = FakePace()
-    driver = driver_of(cluster, pace, minOffsetsPerTrigger="100", idlePollMs="0")
+    driver = driver_of(cluster, pace, minOffsetsPerTrigger="100", idlePollMs="0", failOnDataLoss="false")
     end = driver.latest(NOT_BEGUN)
     assert driver.report() == {"t": {"0": 10, "1": 20}}
     cluster.add("t-2", 9, start=2)
