@@ -184,12 +184,7 @@ class RealLife:
         self.steps.append(f"run {self.options}" + (f", dies {dies} the sink has a batch" if dies else ""))
         before = dict(self.logs)
         named = {place for place in self.logs if self._belongs(place[0])}
-        if self.begins is not None:
-            read = {name for name, _ in self.named}
-            if any(self.logs[place][0] and place[0] not in read for place in named):
-                self.reasons.add("added")
-            if self.named and not named:
-                self.reasons.add("nothing")
+        self._note_options(named)
         for name, side in self.sides.items():
             checkpoint = self._scratch / f"life-{self.seed}-{name}"
             # A task of the connector waits for so long for records of a topic that was recreated.
@@ -238,6 +233,16 @@ class RealLife:
             if wrong := self._check(named):
                 return wrong
         return self._compare()
+
+    def _note_options(self, named: set[tuple[str, int]]) -> None:
+        """The reasons for differences in which partitions are named now, after others were."""
+        if self.begins is None:
+            return
+        topics = {name for name, _ in self.named}
+        if any(self.logs[place][0] and place[0] not in topics for place in named):
+            self.reasons.add("added")
+        if self.named and not named:
+            self.reasons.add("nothing")
 
     def _check(self, named: set[tuple[str, int]]) -> str | None:
         assert self.begins is not None
