@@ -25,7 +25,7 @@ from pathlib import Path
 from kadence import Admin, Consumer, Producer, Record, Retry, ShareConsumer, TopicPartition, stop_on_signals
 from kadence.admin import ConfigResource
 from kadence.work import Context
-from killing import broker, parser, scratch, written
+from killing import broker, kill_members, parser, scratch
 
 TOPIC = "jobs"
 PARTITIONS = 2
@@ -76,29 +76,17 @@ def hunt(servers: str, directory: Path, rounds: int, rate: int, seed: int) -> bo
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics({TOPIC: PARTITIONS})
         admin.incremental_alter_configs({ConfigResource("group", GROUP): CONFIG})
-    lives = [start(servers, member, journal) for member in range(MEMBERS)]
-    kills = 0
+
+    def anew(member: int) -> subprocess.Popen[bytes]:
+        return start(servers, member, journal)
+
+    lives = [anew(member) for member in range(MEMBERS)]
     with Producer(bootstrap_servers=servers) as producer:
-        sent = 0
-        try:
-            while kills < rounds:
-                until = time.monotonic() + chance.uniform(0.5, 3)
-                # On a slow machine most kills would hit members that have not begun yet.
-                begun = written(journal) + (2_000 if chance.random() < 0.8 else 0)
-                while time.monotonic() < until or written(journal) < begun:
-                    for _ in range(rate // 20):
-                        producer.send(TOPIC, b"%d" % sent, partition=sent % PARTITIONS)
-                        sent += 1
-                    time.sleep(0.05)
-                member = chance.randrange(MEMBERS)
-                lives[member].kill()
-                lives[member].wait()
-                kills += 1
-                if kills % 10 == 0:
-                    print(f"{kills} kills, {sent:,} records", flush=True)
-                lives[member] = start(servers, member, journal)
-        except KeyboardInterrupt:
-            print("no more kills", flush=True)
+
+        def send(number: int) -> None:
+            producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)
+
+        kills = kill_members(lives, anew, journal, rounds, chance, rate, send)
     wait_until_empty(servers)
     for life in lives:
         life.terminate()

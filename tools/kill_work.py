@@ -37,7 +37,7 @@ from kadence import (
     stop_on_signals,
 )
 from kadence.work import Context
-from killing import broker, parser, scratch, written
+from killing import broker, kill_members, parser, scratch
 
 TOPIC = "work"
 OUT = "done"
@@ -106,29 +106,17 @@ def hunt(servers: str, directory: Path, rounds: int, rate: int, seed: int, sink:
     journal = directory / "journal"
     with Admin(bootstrap_servers=servers) as admin:
         admin.create_topics({TOPIC: PARTITIONS, OUT: PARTITIONS})
-    lives = [start(servers, member, journal, "hangs", sink) for member in range(MEMBERS)]
-    kills = 0
+
+    def anew(member: int) -> subprocess.Popen[bytes]:
+        return start(servers, member, journal, "hangs", sink)
+
+    lives = [anew(member) for member in range(MEMBERS)]
     with Producer(bootstrap_servers=servers) as producer:
-        sent = 0
-        try:
-            while kills < rounds:
-                until = time.monotonic() + chance.uniform(0.5, 4)
-                # On a slow machine most kills would hit members that have not begun yet.
-                begun = written(journal) + (2_000 if chance.random() < 0.8 else 0)
-                while time.monotonic() < until or written(journal) < begun:
-                    for _ in range(rate // 20):
-                        producer.send(TOPIC, b"%d" % sent, b"key-%d" % chance.randrange(KEYS))
-                        sent += 1
-                    time.sleep(0.05)
-                member = chance.randrange(MEMBERS)
-                lives[member].kill()
-                lives[member].wait()
-                kills += 1
-                if kills % 10 == 0:
-                    print(f"{kills} kills, {sent:,} records", flush=True)
-                lives[member] = start(servers, member, journal, "hangs", sink)
-        except KeyboardInterrupt:
-            print("no more kills", flush=True)
+
+        def send(number: int) -> None:
+            producer.send(TOPIC, b"%d" % number, b"key-%d" % chance.randrange(KEYS))
+
+        kills = kill_members(lives, anew, journal, rounds, chance, rate, send)
     for member, life in enumerate(lives):
         life.kill()
         life.wait()

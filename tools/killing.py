@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -192,6 +193,47 @@ def parser(doc: str | None, *, arguments: int, rate: int) -> argparse.ArgumentPa
 def written(journal: Path) -> int:
     """How many bytes a journal has; 0 before it is there."""
     return journal.stat().st_size if journal.exists() else 0
+
+
+def kill_members(
+    lives: list[subprocess.Popen[bytes]],
+    start: Callable[[int], subprocess.Popen[bytes]],
+    journal: Path,
+    rounds: int,
+    chance: random.Random,
+    rate: int,
+    send: Callable[[int], object],
+) -> int:
+    """Kill members, each at a moment of chance, and start them anew, until ``rounds`` are killed or Ctrl-C.
+
+    Args:
+        lives: a process for each member. start: starts the one with that number. journal: what they write while they
+            work. rate: records a second. send: sends the record with that number.
+
+    Returns:
+        how many were killed.
+    """
+    kills = sent = 0
+    try:
+        while kills < rounds:
+            until = time.monotonic() + chance.uniform(0.5, 4)
+            # On a slow machine most kills would hit members that have not begun yet.
+            begun = written(journal) + (2_000 if chance.random() < 0.8 else 0)
+            while time.monotonic() < until or written(journal) < begun:
+                for _ in range(rate // 20):
+                    send(sent)
+                    sent += 1
+                time.sleep(0.05)
+            member = chance.randrange(len(lives))
+            lives[member].kill()
+            lives[member].wait()
+            kills += 1
+            if kills % 10 == 0:
+                print(f"{kills} kills, {sent:,} records", flush=True)
+            lives[member] = start(member)
+    except KeyboardInterrupt:
+        print("no more kills", flush=True)
+    return kills
 
 
 @contextmanager

@@ -292,13 +292,12 @@ def test_what_was_deleted_of_a_new_partition_is_a_loss_and_of_a_new_topic_it_is_
     """Spark's connector reports both. But whoever adds an old topic to a query expects what is left of it."""
     end = driver_of(cluster).latest(NOT_BEGUN)
     cluster.add("u-0", 9, start=3)
-    both = {"subscribe": "t,u"}
-    following = driver_of(cluster, **both).latest(end)
+    following = driver_of(cluster, subscribe="t,u").latest(end)
     assert following == {"#u": {"0": 3}, "t": {"0": 10, "1": 20}, "u": {"0": 9}}
     cluster.add("t-2", 9, start=2)
     with pytest.raises(DataLossError, match=r"2 offsets of t-2 were deleted .* begins at 2"):
-        driver_of(cluster, **both).latest(following)
-    lenient = driver_of(cluster, failOnDataLoss="false", **both)
+        driver_of(cluster, subscribe="t,u").latest(following)
+    lenient = driver_of(cluster, failOnDataLoss="false", subscribe="t,u")
     assert planned(lenient, following, lenient.latest(following)) == ["t-2 [2, 9)"]
 
 
