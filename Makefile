@@ -85,6 +85,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # A test's Java lives for seconds, in which the optimising compiler costs more than it gains; half of Spark's time went there.
 test test-heavy test-spark: export JAVA_TOOL_OPTIONS ?= -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+# These have Spark compile the queries of the shared session, as it does for users.
+test-heavy test-spark: export SPARK_CODEGEN := 1
 
 # The same order of sets and the same examples each time; make soak tries others.
 test: export PYTHONHASHSEED ?= 0

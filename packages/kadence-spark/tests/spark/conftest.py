@@ -7,6 +7,7 @@ gives it to the next call. So Spark ends with such a test, and the next one that
 from __future__ import annotations
 
 import base64
+import os
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -24,6 +25,16 @@ from kadence_spark import session
 from kadence_testing.kafka import Kafka
 
 
+_INTERPRETED: Final = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""A test's query has a few rows: to compile it took a third of the room's time.
+
+Files that start Spark themselves, make test-spark and make test-heavy (SPARK_CODEGEN=1) compile, as users' Spark does.
+"""
+
+
 def start(warehouse: Path) -> SparkSession:
     """Two cores, little memory, nothing written outside the test run's directory."""
     return session(
@@ -39,6 +50,7 @@ def start(warehouse: Path) -> SparkSession:
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.shuffle.partitions": "1",
+            **({} if os.environ.get("SPARK_CODEGEN") else _INTERPRETED),
             "spark.sql.warehouse.dir": str(warehouse),
         },
     )

@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parents[4]
 def test_a_record_is_not_done_before_its_letter_is_acknowledged(simulated: Simulated, topic: str) -> None:
     """The broker refuses the dead letter, or the record for the retry topic: it is sent again, until it is there."""
     simulated.write("one", 3)
-    member = simulated.member("one", auto_commit_interval_ms=20)
+    member = simulated.member("one", auto_commit_interval_ms=100)
     fault = simulated.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic=topic)
     seen: list[bytes | None] = []
 
@@ -63,7 +63,7 @@ def test_letters_that_are_refused_are_told_once(
 ) -> None:
     """Not each time that each of them is sent."""
     simulated.write("one", 5)
-    member = simulated.member("one", auto_commit_interval_ms=20)
+    member = simulated.member("one", auto_commit_interval_ms=100)
     refused = simulated.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="dead", times=8)
 
     def work(record: Record[Any, Any]) -> None:
@@ -87,7 +87,7 @@ def test_a_letter_that_is_too_large_for_its_topic_is_written_without_its_value(
     simulated.limit("dead", "again")
     simulated.write("one", [b"0", b"1" * 5_000, b"2"], headers=[("trace", b"t")])
     simulated.write("one", [b"3" * 5_000], headers=[("trace", b"t" * 5_000)])
-    member = simulated.member("one", auto_commit_interval_ms=20, isolation_level="read_committed")
+    member = simulated.member("one", auto_commit_interval_ms=100, isolation_level="read_committed")
     seen: list[bytes] = []
 
     def work(record: Record[Any, Any]) -> None:
@@ -129,7 +129,7 @@ def test_a_letter_whose_exception_says_too_much_is_written_with_the_beginning_of
     """It would be sent for ever otherwise. Its value is the most of it that is worth keeping."""
     simulated.limit("dead")
     simulated.write("one", [b"0" * 100, b"1" * 5_000], headers=[("trace", b"t")])
-    member = simulated.member("one", auto_commit_interval_ms=20, isolation_level="read_committed")
+    member = simulated.member("one", auto_commit_interval_ms=100, isolation_level="read_committed")
 
     def work(record: Record[Any, Any]) -> None:
         raise ValueError("\N{EURO SIGN}" * 3_000)
@@ -195,7 +195,7 @@ def test_an_output_that_is_refused_is_a_failed_attempt_and_the_key_waits(simulat
         attempts.append((int(record.value), context.attempt))
         return ProducerRecord("out", record.value)
 
-    member = simulated.member("one", auto_commit_interval_ms=20)
+    member = simulated.member("one", auto_commit_interval_ms=100)
     simulated.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED, topic="out", times=1)
     member.process(work, until=lambda: simulated.offset() == 6, retry=Retry(attempts=3, backoff=0.01))
     assert attempts == [(0, 1), (0, 2), *((n, 1) for n in range(1, 6))]
@@ -206,7 +206,7 @@ def test_a_commit_that_is_refused_is_made_again(simulated: Simulated) -> None:
     simulated.write("orders", 50, keys=5)
     refused = simulated.faults.error(OffsetCommitRequest, GROUP_AUTHORIZATION_FAILED, times=1)
     seen: list[int] = []
-    member = simulated.member(auto_commit_interval_ms=20)
+    member = simulated.member(auto_commit_interval_ms=100)
     member.process(
         lambda record: seen.append(int(record.value)), until=lambda: simulated.offset("orders") == 50
     )
@@ -469,7 +469,7 @@ def test_a_dead_letter_topic_that_is_deleted_holds_up_no_other_key(transactional
     """A producer waits long for a topic that is gone. Neither workers nor transactions may wait with it."""
     with Simulated({"auto.create.topics.enable": False}) as simulated:
         simulated.write("one", 6)
-        member = simulated.member("one", auto_commit_interval_ms=20, isolation_level="read_committed")
+        member = simulated.member("one", auto_commit_interval_ms=100, isolation_level="read_committed")
 
         def work(record: Record[Any, Any]) -> None:
             if record.offset == 0:

@@ -50,7 +50,7 @@ both = pytest.mark.parametrize("transactional_id", [None, "t"])
 
 def member(simulated: Simulated, topic: Any = "one", **settings: Any) -> Any:
     return simulated.member(
-        topic, **{"auto_commit_interval_ms": 20, "isolation_level": "read_committed", **settings}
+        topic, **{"auto_commit_interval_ms": 100, "isolation_level": "read_committed", **settings}
     )
 
 

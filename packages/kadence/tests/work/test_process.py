@@ -175,7 +175,7 @@ def test_what_is_no_exception_is_a_failed_attempt_too(
     simulated: Simulated, error: type[BaseException], transactional_id: str | None
 ) -> None:
     simulated.write("one", 3)
-    member = simulated.member("one", isolation_level="read_committed", auto_commit_interval_ms=20)
+    member = simulated.member("one", isolation_level="read_committed", auto_commit_interval_ms=100)
 
     def work(record: Record[Any, Any]) -> Iterator[ProducerRecord]:
         if record.offset == 0:
@@ -207,7 +207,7 @@ def test_a_handler_whose_await_is_cancelled_has_failed(simulated: Simulated) -> 
             future.cancel()
             await future
 
-    member = simulated.member("one", auto_commit_interval_ms=20)
+    member = simulated.member("one", auto_commit_interval_ms=100)
     totals = member.process(
         work,
         until=lambda: simulated.offset() == 2,
@@ -234,7 +234,7 @@ def test_what_is_done_above_a_stuck_record_is_not_repeated_after_a_restart(simul
     assert (offset, decode(offset, metadata)) == (3, [(4, 10)])
     first.close()
     assert simulated.committed()[0] == (offset, metadata)
-    second = simulated.member("one", auto_commit_interval_ms=20)
+    second = simulated.member("one", auto_commit_interval_ms=100)
     again: list[int] = []
     second.process(lambda record: again.append(record.offset), until=lambda: simulated.offset() == 10)
     assert again == [3]
@@ -250,7 +250,7 @@ def test_retries_through_a_topic_let_the_key_go_on(simulated: Simulated) -> None
         if record.value == b"1" and context.attempt < 3:
             raise ValueError("later")
 
-    member = simulated.member("one", auto_commit_interval_ms=20)
+    member = simulated.member("one", auto_commit_interval_ms=100)
     member.process(
         work,
         until=lambda: simulated.offset("again") == 2,
@@ -356,7 +356,7 @@ def test_a_coroutine_that_took_too_long_is_told_as_such(simulated: Simulated) ->
         elif record.value == b"1":
             raise TimeoutError("its own")
 
-    simulated.member("one", auto_commit_interval_ms=20).process(
+    simulated.member("one", auto_commit_interval_ms=100).process(
         work,
         until=lambda: simulated.offset() == 3,
         timeout=0.05,
@@ -638,7 +638,7 @@ def test_a_batch_waits_for_what_may_still_come(simulated: Simulated) -> None:
 def test_after_process_the_retry_topic_is_read_no_longer(simulated: Simulated, protocol: str) -> None:
     """Its records wait for another `process`; polls would give them as they lie there."""
     simulated.write("one", 4)
-    member = simulated.member("one", auto_commit_interval_ms=20, group_protocol=protocol)
+    member = simulated.member("one", auto_commit_interval_ms=100, group_protocol=protocol)
 
     def fails(record: Record[Any, Any]) -> None:
         raise ValueError("later")
@@ -675,7 +675,7 @@ def test_a_slow_key_holds_up_itself_only_and_reading_is_bounded(simulated: Simul
             await become(lambda: sum(len(each) for each in seen.by_key.values()) >= 180)
         seen(record)
 
-    member = simulated.member(auto_commit_interval_ms=20)
+    member = simulated.member(auto_commit_interval_ms=100)
     member.process(work, until=lambda: simulated.offset("orders") == 200, max_records=60)
     seen.check(200)
 
