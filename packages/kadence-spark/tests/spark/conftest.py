@@ -24,7 +24,6 @@ from kadence.admin import NewTopic
 from kadence_spark import session
 from kadence_testing.kafka import Kafka
 
-
 _INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
