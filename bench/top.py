@@ -28,7 +28,7 @@ from textual.pilot import Pilot
 from harness.crowd import Crowd, Group
 from harness.members import ConsumerMember
 from kadence import Admin, TopicPartition
-from kadence.admin.manager import Asked
+from kadence.admin.manager import OpenRequests
 from kadence.admin.network import Network
 from kadence.connection.request import Request
 from kadence_cli.top import gathering
@@ -102,7 +102,7 @@ async def measure(servers: str, rounds: int, what: str, go: Callable[[Pilot[None
     requests: list[int] = []
     ask = Network.ask
 
-    def counting(self: Network, sent: Sequence[Request], on_end: Callable[[], None]) -> Asked:
+    def counting(self: Network, sent: Sequence[Request], on_end: Callable[[], None]) -> OpenRequests:
         requests.append(len(sent))
         return ask(self, sent, on_end)
 

@@ -99,7 +99,7 @@ def _subject(path: Path) -> _Subject:
 
 
 def _source(subjects: list[_Subject], client: str, prefix: str) -> str:
-    shell = f"{prefix}Shell"
+    shell = f"{prefix}AdminShell"
     module = "kadence.admin.async_shell" if prefix else "kadence.admin.shell"
     needed = {(module, shell), ("kadence.clock", "Seconds"), ("kadence.admin.arguments", "checked")}
     calls = []

@@ -220,7 +220,7 @@ ADMIN: Final = Rules(
     names={
         "Admin": "AsyncAdmin",
         "Operations": "AsyncOperations",
-        "Shell": "AsyncShell",
+        "AdminShell": "AsyncAdminShell",
         "__enter__": "__aenter__",
         "__exit__": "__aexit__",
     },

@@ -12,7 +12,7 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer import events as m
 from kadence.consumer.assignors import MemberSubscription
 from kadence.consumer.assignors.embedded import encode_assignment, encode_subscription
-from kadence.consumer.group.classic_joining import State
+from kadence.consumer.group.classic_joining import JoiningState
 from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import (
     KafkaError,
@@ -60,7 +60,7 @@ class Bench(Hand):
         """Join as a follower and get these partitions."""
         self.joined(self.ask(JoinGroupRequest), generation, **joined)
         self.synced(self.ask(SyncGroupRequest), *numbers)
-        assert self.ship.state is State.STABLE
+        assert self.ship.state is JoiningState.STABLE
 
     def heartbeat(self, code: int, group: GroupMetadata | None = None) -> HeartbeatOutcome:
         sent = group or self.ship.group

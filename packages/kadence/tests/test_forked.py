@@ -37,7 +37,7 @@ from kadence.errors import ForkedError
 from kadence.forked import ThisProcess, _tell, free_lock
 from kadence.metrics.otel import ClientInstruments
 from kadence.net.tokens import TokenLogin
-from kadence.own_threads import Delivery
+from kadence.own_threads import OrderedCalls
 from kadence.protocol.metadata import MetadataRequest
 from kadence.security import Token
 from kadence_broker.server.sasl.oauthbearer import ValidToken
@@ -219,7 +219,7 @@ def test_a_callback_of_a_delivery_that_forks_has_one_network_thread(raises: Exce
 def test_a_handler_of_logging_that_forks_has_one_thread() -> None:
     """It gets lines of our threads on one that delivers them, one after the other."""
     forks = Forks()
-    delivery = Delivery(lambda count: None)
+    delivery = OrderedCalls(lambda count: None)
     delivered: list[int] = []
     delivery.put(forks)
     delivery.put(lambda: delivered.append(os.getpid()))

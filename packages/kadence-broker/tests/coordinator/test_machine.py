@@ -24,7 +24,7 @@ from tests.worlds.coordinator import Sent, World
 from kadence.clock import FOREVER
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupResponse
-from kadence_broker.coordinator import ClassicGroup, GroupCoordinator, State
+from kadence_broker.coordinator import ClassicGroup, GroupCoordinator, GroupState
 from kadence_broker.coordinator.classic.group import NEXT
 from kadence_broker.coordinator.classic.parking import session_key
 
@@ -249,7 +249,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.replayed = len(self.world.log)
         assert list(self.shadow.snapshot(lambda _: True)) == self.world.snapshot()
         group = self.group()
-        if group is not None and group.state in (State.EMPTY, State.STABLE):
+        if group is not None and group.state in (GroupState.EMPTY, GroupState.STABLE):
             loaded = self.shadow.groups["g"]
             assert isinstance(loaded, ClassicGroup)
             assert at_rest(loaded) == at_rest(group)
@@ -267,11 +267,11 @@ class GroupMachine(RuleBasedStateMachine):
         group = self.group()
         if group is None:
             return
-        if group.state is State.STABLE:
+        if group.state is GroupState.STABLE:
             # A generation that nobody was assigned in is forgotten when the coordinator moves.
             assert group.generation_id >= self.generation, "a generation never falls"
             self.generation = group.generation_id
-        if group.state is State.EMPTY:
+        if group.state is GroupState.EMPTY:
             assert not group.members
             assert group.leader_id is None
         if group.members:
@@ -285,9 +285,9 @@ class GroupMachine(RuleBasedStateMachine):
             is_timed = session_key(group, member.member_id) in timers
             assert is_timed or member.is_parked, "a member that nobody watches"
             if member.joining is not None:
-                assert group.state is State.PREPARING_REBALANCE
+                assert group.state is GroupState.PREPARING_REBALANCE
             if member.syncing is not None:
-                assert group.state is State.COMPLETING_REBALANCE
+                assert group.state is GroupState.COMPLETING_REBALANCE
         for member_id in group.pending_joins:
             assert session_key(group, member_id) in timers
 
@@ -310,10 +310,10 @@ class GroupMachine(RuleBasedStateMachine):
             self.world.advance(1_000)
         group = self.group()
         if not self.everyone:
-            assert group is None or group.state is State.EMPTY
+            assert group is None or group.state is GroupState.EMPTY
             return
         assert group is not None
-        assert group.state is State.STABLE, group
+        assert group.state is GroupState.STABLE, group
         assert set(group.members) == {each.member_id for each in self.everyone}
         assert sorted(p for each in self.everyone for p in each.owned) == list(range(PARTITIONS))
 
@@ -342,6 +342,8 @@ TestGroupMachine.settings = examples(80, stateful_step_count=30)
 
 
 def test_the_table_of_states_is_closed_and_dead_is_the_end() -> None:
-    assert set(NEXT) == set(State)
-    assert all(State.DEAD in following for state, following in NEXT.items() if state is not State.DEAD)
-    assert NEXT[State.DEAD] == frozenset()
+    assert set(NEXT) == set(GroupState)
+    assert all(
+        GroupState.DEAD in following for state, following in NEXT.items() if state is not GroupState.DEAD
+    )
+    assert NEXT[GroupState.DEAD] == frozenset()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, SerializationError
-from kadence_schemas.avro_schemas import EXACT, Reading, library, name_of, parsed, with_default_values
+from kadence_schemas.avro_schemas import EXACT, Resolution, library, name_of, parsed, with_default_values
 from kadence_schemas.client import SchemaRegistryClient
 from kadence_schemas.columns.avro_claims import claims_of
 from kadence_schemas.framing import HEADER, Frame, said_of
@@ -203,7 +203,7 @@ class AvroDeserializer:
         if writer in _BYTES:
             return lambda data, start: data[start:]
         claims = claims_of(writer)
-        read_one = Reading(writer, self._reader, with_names=self._with_names).one
+        read_one = Resolution(writer, self._reader, with_names=self._with_names).one
 
         def read(data: bytes, start: int) -> Any:
             source = BytesIO(data)

@@ -3,7 +3,7 @@
 The specification resolves a writer's schema and a reader's by their underlying types; logical types play no part in
 that. The result has the reader's logical types only: a ``long`` that the reader declares as ``timestamp-millis`` is a
 time, and a time that the reader declares as ``long`` is a number. fastavro applies the writer's logical types instead.
-So it gets a writer's schema with the reader's logical types (`Reading`), and a reader's schema without any.
+So it gets a writer's schema with the reader's logical types (`Resolution`), and a reader's schema without any.
 
 A logical type that does not fit its underlying type is ignored, as the specification requires (`parsed`): a ``date``
 that is a string, a ``decimal`` without precision. And a default must be a value, not its JSON form: fastavro uses it
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kadence_schemas.schemas import ResolvedSchema
 
-__all__ = ["EXACT", "NUMBERS", "Reading", "name_of", "parsed", "with_default_values"]
+__all__ = ["EXACT", "NUMBERS", "Resolution", "name_of", "parsed", "with_default_values"]
 
 _BASES: Final = {
     "date": "int",
@@ -205,7 +205,7 @@ def _digits(size: int) -> int:
 # ---------------------------------------------------------------- reading
 
 
-class Reading:
+class Resolution:
     """Reads data of one schema as another. Created once for each pair.
 
     Args:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from tests.luck import examples
 
 from kadence.errors import ConfigError
-from kadence_schemas.avro_schemas import EXACT, Reading, parsed, with_default_values
+from kadence_schemas.avro_schemas import EXACT, Resolution, parsed, with_default_values
 from kadence_schemas.columns import avro
 from kadence_schemas.columns.avro import AvroFormat
 from kadence_schemas.columns.avro_types import arrow_of
@@ -80,7 +80,7 @@ def written(schema: Any, value: Any) -> bytes:
 
 def as_record(writer: Any, reader: Any, data: bytes) -> Any:
     ours = None if reader is None else parsed(resolved(reader))
-    return Reading(parsed(resolved(writer), is_writer=True), ours).one(io.BytesIO(data))
+    return Resolution(parsed(resolved(writer), is_writer=True), ours).one(io.BytesIO(data))
 
 
 def as_columns(writer: Any, reader: Any, data: bytes) -> Any:
@@ -317,7 +317,7 @@ def test_the_name_of_a_record_in_a_union() -> None:
     writer = record(["null", record("long", name="ns.I")])
     data = written(writer, {"v": {"v": 5}})
     known = parsed(resolved(writer), is_writer=True)
-    found = Reading(known, None, with_names=True).one(io.BytesIO(data))
+    found = Resolution(known, None, with_names=True).one(io.BytesIO(data))
     assert found == {"v": ("ns.I", {"v": 5})}
 
 
@@ -450,7 +450,7 @@ def test_the_own_names_of_records_of_one_short_name() -> None:
     data = written(record(writer), {"v": value})
     known = parsed(resolved(record(writer)), is_writer=True)
     for ours in (None, parsed(resolved(record(reader)))):
-        found = Reading(known, ours, with_names=True).one(io.BytesIO(data))
+        found = Resolution(known, ours, with_names=True).one(io.BytesIO(data))
         assert found == {"v": ("b.X", java if ours else value[1])}
 
 
@@ -521,7 +521,7 @@ def test_odd_schemas_are_refused_in_our_own_words(mine: Any, theirs: Any, defaul
                 AvroFormat(made, each, arrow_of(made if each is None else each)).decode(
                     pa.array([data], pa.binary())
                 )
-                Reading(made, each)
+                Resolution(made, each)
         except ConfigError:
             continue
 
@@ -556,7 +556,7 @@ def test_types_of_a_union_with_one_short_name_are_told_apart_by_their_full_names
 ) -> None:
     more = {"name": "more", "type": "int", "default": 1}
     writer, reader = record(types), record(types, more)
-    read = Reading(parsed(resolved(writer), is_writer=True), parsed(resolved(reader)) if evolved else None)
+    read = Resolution(parsed(resolved(writer), is_writer=True), parsed(resolved(reader)) if evolved else None)
     assert read.one(io.BytesIO(data))["v"] == value
 
 
@@ -568,7 +568,7 @@ def test_a_record_of_a_union_is_the_last_of_its_short_name_that_fits() -> None:
         for space in ("a", "b")
     ]
     writer = record(_of("c", type="record", fields=[number]))
-    read = Reading(parsed(resolved(writer), is_writer=True), parsed(resolved(record(named))))
+    read = Resolution(parsed(resolved(writer), is_writer=True), parsed(resolved(record(named))))
     assert read.one(io.BytesIO(b"\n"))["v"] == {"i": 5, "which": "b"}
 
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, Final
 
-from kadence.own_threads import AT_EXIT_S, Delivery, OwnThread, is_own_thread
+from kadence.own_threads import AT_EXIT_S, OrderedCalls, OwnThread, is_own_thread
 from kadence.printable import plural, printable, text_of
 from kadence.types import TopicPartition
 
@@ -105,7 +105,7 @@ def _left_out(count: int) -> None:
     )
 
 
-_DELIVERY: Final = Delivery(_left_out)
+_DELIVERY: Final = OrderedCalls(_left_out)
 
 
 def flush(seconds: float | None = AT_EXIT_S) -> bool:

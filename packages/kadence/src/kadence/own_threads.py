@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from kadence.forked import ThisProcess
 
-__all__ = ["AT_EXIT_S", "Delivery", "OwnThread", "is_own_thread"]
+__all__ = ["AT_EXIT_S", "OrderedCalls", "OwnThread", "is_own_thread"]
 
 AT_EXIT_S: Final = 1.0
 """How long the end of the process waits for handlers."""
@@ -36,7 +36,7 @@ def is_own_thread() -> bool:
     return isinstance(threading.current_thread(), OwnThread)
 
 
-class Delivery:
+class OrderedCalls:
     """Makes calls in their order, on a thread that ends when there are none left. The end of the process waits for it.
 
     Args:

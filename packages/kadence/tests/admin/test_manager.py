@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kadence.admin.manager import AdminManager, Asked
+from kadence.admin.manager import AdminManager, OpenRequests
 from kadence.clock import FOREVER
 from kadence.config import AdminConfig
 from kadence.connection.request import ANY_NODE, Completed, Request
@@ -37,11 +37,11 @@ class _World:
         self.connections = _Connections()
         config = AdminConfig.parse(None, bootstrap_servers="b:1", **settings)
         self.manager = AdminManager(config, self.connections)
-        self.notified: list[Asked] = []
+        self.notified: list[OpenRequests] = []
 
-    def ask(self, *messages: Any) -> Asked:
+    def ask(self, *messages: Any) -> OpenRequests:
         requests = [Request(message, ANY_NODE, 1_000) for message in messages]
-        asked = Asked(requests, lambda: self.notified.append(asked))
+        asked = OpenRequests(requests, lambda: self.notified.append(asked))
         self.manager.hand_over(asked)
         return asked
 

@@ -8,7 +8,7 @@ requests for share-partitions.
 
 from __future__ import annotations
 
-from kadence_broker.coordinator.classic.group import ClassicGroup, State
+from kadence_broker.coordinator.classic.group import ClassicGroup, GroupState
 from kadence_broker.coordinator.config import CoordinatorConfig
 from kadence_broker.coordinator.coordinator import GroupCoordinator
 from kadence_broker.coordinator.effects import Answer, Caller, GroupOutcome, Outcome
@@ -24,9 +24,9 @@ __all__ = [
     "Group",
     "GroupCoordinator",
     "GroupOutcome",
+    "GroupState",
     "Outcome",
     "Record",
-    "State",
     "TopicImage",
     "TopicTable",
     "Topics",

@@ -15,7 +15,7 @@ from kadence.protocol.describe_groups import (
     DescribeGroupsResponse,
 )
 from kadence.protocol.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
-from kadence_broker.coordinator.classic.group import State
+from kadence_broker.coordinator.classic.group import GroupState
 from kadence_broker.coordinator.effects import Caller
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.offsets.storing import forget_all
@@ -52,15 +52,15 @@ def _describe(shard: Shard, group_id: str, version: int) -> DescribedGroup:
     group = shard.classic(group_id)
     if group is None:
         if version < 6:
-            return DescribedGroup(error_code=codes.NONE, group_id=group_id, group_state=State.DEAD.value)
+            return DescribedGroup(error_code=codes.NONE, group_id=group_id, group_state=GroupState.DEAD.value)
         return DescribedGroup(
             error_code=codes.GROUP_ID_NOT_FOUND,
             group_id=group_id,
-            group_state=State.DEAD.value,
+            group_state=GroupState.DEAD.value,
             error_message=f"Group {group_id} {'is not a classic group' if group_id in shard.groups else 'not found'}.",
         )
     # Before it is stable its protocol may still change; the members' assignments are those of the last generation.
-    is_stable = group.state is State.STABLE
+    is_stable = group.state is GroupState.STABLE
     protocol = (group.protocol_name or "") if is_stable else ""
     return DescribedGroup(
         error_code=codes.NONE,

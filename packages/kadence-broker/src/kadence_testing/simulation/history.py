@@ -49,7 +49,7 @@ from kadence.protocol.txn_offset_commit import (
 from kadence.records import FetchedRecords, iter_batches
 from kadence.types import TopicPartition
 from kadence_broker.coordinator import ClassicGroup
-from kadence_broker.coordinator.classic.group import State
+from kadence_broker.coordinator.classic.group import GroupState
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_broker.coordinator.group_settings import number_of
 from kadence_broker.storage import Isolation
@@ -323,11 +323,11 @@ class History:
     def _look_at_classic(self, group: ClassicGroup) -> None:
         self._look_at_epochs(group, group.generation_id, {})
         was_stable = self._stable.get(group.group_id) == group.generation_id
-        if group.state is not State.STABLE or not was_stable:
+        if group.state is not GroupState.STABLE or not was_stable:
             # Between generations a member may be parked for as long as the rebalance takes; its session begins then.
             for member_id in group.members:
                 self._heard_at[group.group_id, member_id] = self._scheduler.now_ms()
-            if group.state is State.STABLE:
+            if group.state is GroupState.STABLE:
                 self._stable[group.group_id] = group.generation_id
             return
         for member_id, member in group.members.items():
@@ -416,7 +416,7 @@ def _may_commit(
     group = core.coordination.coordinator.groups.get(group_id)
     if isinstance(group, ClassicGroup):
         if generation < 0:
-            return group.state is State.EMPTY
+            return group.state is GroupState.EMPTY
         return member_id in group.members and generation == group.generation_id
     if isinstance(group, ConsumerGroup):
         member = group.members.get(member_id)

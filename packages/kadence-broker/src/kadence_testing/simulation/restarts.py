@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.types import TopicPartition
 from kadence_broker.coordinator import ClassicGroup
-from kadence_broker.coordinator.classic.group import State
+from kadence_broker.coordinator.classic.group import GroupState
 from kadence_broker.coordinator.consumer.group import ConsumerGroup
 from kadence_testing.simulation.scheduler import Scheduler
 
@@ -86,7 +86,7 @@ class Restarts:
             elif isinstance(group, ConsumerGroup):
                 members = {member_id: member.epoch for member_id, member in group.members.items()}
                 self._groups[group_id] = _Group(ConsumerGroup, group.epoch, members)
-            elif group.state is State.STABLE:
+            elif group.state is GroupState.STABLE:
                 self._groups[group_id] = _Group(ClassicGroup, group.generation_id)
 
     def crashed(self, core: BrokerCore) -> None:

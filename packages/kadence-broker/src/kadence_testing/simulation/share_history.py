@@ -25,10 +25,10 @@ from kadence_broker.share.stored import ShareKey
 from kadence_testing.simulation.scheduler import Scheduler, SimulationError
 from kadence_testing.simulation.share_partitions import (
     Acknowledgement,
+    BrokerTurn,
     End,
     Fate,
     SharePartitionHistory,
-    Turn,
     Verdict,
 )
 from kadence_testing.simulation.share_rules import ACCEPT, Slot
@@ -263,7 +263,7 @@ class ShareHistory:
                 self._begin(core, key)
             history = self.partitions[key]
             place = history.log.leader_id, key.group_id
-            turn = Turn(
+            turn = BrokerTurn(
                 now,
                 self._said.get(key, ()),
                 frozenset(each.member_id for each in self._fetches.values() if each[:2] == place),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kadence_broker.share.stored import ShareKey, StoredState
     from kadence_broker.storage import Partition
 
-__all__ = ["Acknowledgement", "End", "Fate", "SharePartitionHistory", "Turn", "Verdict"]
+__all__ = ["Acknowledgement", "BrokerTurn", "End", "Fate", "SharePartitionHistory", "Verdict"]
 
 
 class Fate(Enum):
@@ -87,7 +87,7 @@ class Acknowledgement:
                 yield offset, types[offset - first] if len(types) > 1 else types[0]
 
 
-class Turn(NamedTuple):
+class BrokerTurn(NamedTuple):
     """What happened to one share-partition in a turn of the broker.
 
     Attributes:
@@ -183,7 +183,7 @@ class SharePartitionHistory:
 
     # ------------------------------------------------------------ turns
 
-    def turned(self, led: Led | None, stored: StoredState, turn: Turn) -> None:
+    def turned(self, led: Led | None, stored: StoredState, turn: BrokerTurn) -> None:
         """The broker's loop has run a turn. ``led``: the share-partition in the memory of its leader."""
         if led is not None and led.state.is_fenced:
             led = None
@@ -215,7 +215,7 @@ class SharePartitionHistory:
             self._wrong(f"the restart moved the start from {self._disk_start} to {stored.start_offset}")
         self._check_disk({}, None)
 
-    def _compare(self, led: Led, turn: Turn) -> None:
+    def _compare(self, led: Led, turn: BrokerTurn) -> None:
         parts = parts_of(led.state)
         self._read_committed = turn.settings.read_committed
         if led is not self._led:
@@ -345,7 +345,7 @@ class SharePartitionHistory:
             said = "a member said that there is no record" if GAP in kinds else "nobody gave it up"
             self._wrong(f"it is archived, and {said}", offset)
 
-    def _owed(self, new: dict[int, Slot], turn: Turn) -> None:
+    def _owed(self, new: dict[int, Slot], turn: BrokerTurn) -> None:
         """What must not be any more after a turn."""
         for offset, slot in new.items():
             if not slot.is_acquired:
@@ -371,7 +371,7 @@ class SharePartitionHistory:
             self._disk_start = self.stored.start_offset
             self._disk = {offset: slot for offset, slot in self._disk.items() if offset >= self._disk_start}
 
-    def _unloaded(self, turn: Turn, *, is_replaced: bool) -> None:
+    def _unloaded(self, turn: BrokerTurn, *, is_replaced: bool) -> None:
         """It has left the memory of its leader, or another one has taken its place there."""
         assert self._led is not None
         led_at = self.log.leader_id, self.log.leader_epoch

@@ -26,7 +26,7 @@ from kadence.columns.isolation import (
 )
 from kadence.errors import ConfigError
 from kadence_schemas import avro_schemas
-from kadence_schemas.avro_schemas import Reading
+from kadence_schemas.avro_schemas import Resolution
 from kadence_schemas.columns.avro_claims import claims_of
 from kadence_schemas.columns.avro_types import TIMES, arrow_of, nullable
 from kadence_schemas.columns.fitting import fit, fits, struct_of
@@ -94,7 +94,7 @@ class AvroFormat:
     """
 
     def __init__(self, writer: Any, reader: Any, target: pa.DataType) -> None:
-        self._reading = Reading(writer, reader, avro_schemas.NUMBERS)
+        self._reading = Resolution(writer, reader, avro_schemas.NUMBERS)
         self._target = target
         self._arrow = arrow_of(reader if reader is not None else writer, target, as_written=True)
         problem = fits(self._arrow, target)

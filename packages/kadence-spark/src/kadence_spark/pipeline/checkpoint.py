@@ -13,11 +13,11 @@ from kadence.errors import IllegalStateError
 from kadence_spark.pipeline.files import Files
 from kadence_spark.source.offsets import Offsets, Point
 
-__all__ = ["Committed", "committed", "planned"]
+__all__ = ["CommittedBatch", "committed", "planned"]
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedBatch:
     """The last batch that is committed to the outputs.
 
     Attributes:
@@ -28,7 +28,7 @@ class Committed:
     offsets: Offsets
 
 
-def committed(files: Files, checkpoint: str) -> Committed | None:
+def committed(files: Files, checkpoint: str) -> CommittedBatch | None:
     """Read the checkpoint; None: no batch has ended yet.
 
     Raises:
@@ -44,7 +44,7 @@ def committed(files: Files, checkpoint: str) -> Committed | None:
             raise TypeError
     except (ValueError, IndexError, TypeError):
         raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
-    return Committed(max(batches), Point.from_json(shape).next)
+    return CommittedBatch(max(batches), Point.from_json(shape).next)
 
 
 def planned(files: Files, checkpoint: str, batch: int) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kadence.errors import IllegalStateError
-from kadence_spark.pipeline.checkpoint import Committed, committed
+from kadence_spark.pipeline.checkpoint import CommittedBatch, committed
 from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.lock import is_held
 from kadence_spark.pipeline.progress import Progress, progress_file
@@ -26,7 +26,7 @@ class Status:
 
     progress: Progress | None
     state: str
-    committed: Committed | None
+    committed: CommittedBatch | None
 
     def document(self) -> dict[str, Any]:
         """As one JSON object."""

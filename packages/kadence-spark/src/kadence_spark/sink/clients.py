@@ -13,7 +13,7 @@ from kadence.producer.handing_over import begin_as, commit, leave_open
 from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, OffsetAndMetadata, OpenTransaction, TopicPartition
 from kadence_spark.pool import Pool
-from kadence_spark.sink.task import Delivery
+from kadence_spark.sink.task import PendingRecords
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +55,7 @@ class ProducerSink:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._producer = Producer({"client.id": _NAME, **client})
 
-    def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
+    def send(self, records: pa.RecordBatch, topic: str | None) -> PendingRecords:
         return self._producer.send_arrow(records, topic)
 
     def park(self) -> None:
@@ -83,7 +83,7 @@ class TransactionalSink:
         self._name = transactional_id
         return self
 
-    def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
+    def send(self, records: pa.RecordBatch, topic: str | None) -> PendingRecords:
         if not self._is_open:
             try:
                 begin_as(self._producer, self._name)
@@ -124,7 +124,7 @@ WRITERS: Final[Pool[TransactionalSink]] = Pool()
 
 
 class Coordinators:
-    """`kadence_spark.sink.ending.Cluster`."""
+    """`kadence_spark.sink.ending.Coordinators`."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._client = client

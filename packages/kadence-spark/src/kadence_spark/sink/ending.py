@@ -17,7 +17,7 @@ from kadence_spark.sink.decision import Decision, Names, Slice, judged
 
 __all__ = [
     "Before",
-    "Cluster",
+    "Coordinators",
     "abort_batch",
     "abort_job",
     "abort_unknown",
@@ -29,7 +29,7 @@ __all__ = [
 _log = logger("kadence.spark")
 
 
-class Cluster(Protocol):
+class Coordinators(Protocol):
     """The coordinators of transactions and of groups. Any call raises `KafkaError` when it cannot be made."""
 
     def open_names(self, prefix: str) -> set[str]:
@@ -65,7 +65,7 @@ class Cluster(Protocol):
         """
 
 
-def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction]) -> None:
+def commit_job(cluster: Coordinators, prefix: str, accepted: Iterable[OpenTransaction]) -> None:
     """Commit the transactions of a batch job.
 
     Args:
@@ -79,7 +79,7 @@ def commit_job(cluster: Cluster, prefix: str, accepted: Iterable[OpenTransaction
     _commit(cluster, counted, "the rows of the others are committed")
 
 
-def abort_job(cluster: Cluster, prefix: str) -> None:
+def abort_job(cluster: Coordinators, prefix: str) -> None:
     """Abort the open transactions of a batch job."""
     cluster.fence(cluster.open_names(prefix))
 
@@ -96,7 +96,7 @@ class Before:
     repeats: int | None
 
 
-def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
+def look_back(cluster: Coordinators, names: Names, run: str, batch: int) -> Before:
     """End the transactions that earlier runs have left, before a worker's first write in a run.
 
     Raises:
@@ -120,7 +120,7 @@ def look_back(cluster: Cluster, names: Names, run: str, batch: int) -> Before:
 
 
 def commit_batch(
-    cluster: Cluster, names: Names, run: str, batch: int, before: Before, slices: Collection[Slice]
+    cluster: Coordinators, names: Names, run: str, batch: int, before: Before, slices: Collection[Slice]
 ) -> None:
     """Commit the transactions of a stream's batch, unless it was committed before.
 
@@ -191,7 +191,7 @@ def _fits(
     )
 
 
-def abort_batch(cluster: Cluster, names: Names) -> None:
+def abort_batch(cluster: Coordinators, names: Names) -> None:
     """Abort the open transactions of a stream's batch, unless the decision is to commit them."""
     # This also resolves whether a decision that was being written is committed.
     cluster.begin(names.decisions)
@@ -201,7 +201,7 @@ def abort_batch(cluster: Cluster, names: Names) -> None:
     cluster.fence(cluster.open_names(names.transactions()))
 
 
-def abort_unknown(cluster: Cluster, prefix: str, checkpoint: str) -> None:
+def abort_unknown(cluster: Coordinators, prefix: str, checkpoint: str) -> None:
     """The same for a batch of which no task has reported its query."""
     found = {Names.of_transaction(prefix, checkpoint, each) for each in cluster.open_names(f"{prefix}-")}
     for names in found:
@@ -209,20 +209,20 @@ def abort_unknown(cluster: Cluster, prefix: str, checkpoint: str) -> None:
             abort_batch(cluster, names)
 
 
-def _carry_out(cluster: Cluster, decision: Decision) -> None:
+def _carry_out(cluster: Coordinators, decision: Decision) -> None:
     """Commit the decided transactions. Ended ones, and later ones of their producers, are not affected."""
     if decision.undecided:
         cluster.end(decision.undecided, committed=True)
 
 
-def _fence_others(cluster: Cluster, prefix: str, kept: Collection[OpenTransaction]) -> None:
+def _fence_others(cluster: Coordinators, prefix: str, kept: Collection[OpenTransaction]) -> None:
     """Abort open transactions of the job or the query that do not count."""
     others = cluster.open_names(prefix) - {each.transactional_id for each in kept}
     if others:
         cluster.fence(others)
 
 
-def _check_open(cluster: Cluster, prefix: str, wanted: Collection[OpenTransaction]) -> None:
+def _check_open(cluster: Coordinators, prefix: str, wanted: Collection[OpenTransaction]) -> None:
     """Check, before the first commit, that all can be committed, and abort all other open transactions."""
     _fence_others(cluster, prefix, wanted)
     # The id alone is not enough: another attempt may use it now.
@@ -235,7 +235,7 @@ def _check_open(cluster: Cluster, prefix: str, wanted: Collection[OpenTransactio
         )
 
 
-def _commit(cluster: Cluster, wanted: Collection[OpenTransaction], consequence: str) -> None:
+def _commit(cluster: Coordinators, wanted: Collection[OpenTransaction], consequence: str) -> None:
     refused = cluster.end(wanted, committed=True) if wanted else {}
     if refused:
         _, why = next(iter(refused.items()))

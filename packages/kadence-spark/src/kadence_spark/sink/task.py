@@ -12,10 +12,10 @@ from kadence_spark.sink.digest import RowsDigest
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Delivery", "RecordSink", "write_rows"]
+__all__ = ["PendingRecords", "RecordSink", "write_rows"]
 
 
-class Delivery(Protocol):
+class PendingRecords(Protocol):
     """Records that were passed to the producer together."""
 
     def done(self) -> bool:
@@ -32,7 +32,7 @@ class Delivery(Protocol):
 class RecordSink(Protocol):
     """The executor's writer: one producer, used for one task at a time."""
 
-    def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
+    def send(self, records: pa.RecordBatch, topic: str | None) -> PendingRecords:
         """Send records; blocks while the buffer is full. ``topic`` takes precedence over their column."""
 
 
@@ -51,7 +51,7 @@ def write_rows(
         KafkaError: a row was not written. Others may have been.
     """
     rows = 0
-    pending: deque[Delivery] = deque()
+    pending: deque[PendingRecords] = deque()
     for batch in batches:
         if not batch.num_rows:
             continue

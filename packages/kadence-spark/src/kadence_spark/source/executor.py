@@ -26,7 +26,7 @@ from kadence_spark.source.ports import Decoding, RecordClient
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAX_BYTES", "MAX_ROWS", "Reading", "read_ranges"]
+__all__ = ["MAX_BYTES", "MAX_ROWS", "ReadSettings", "read_ranges"]
 
 _log = logger("kadence.spark")
 
@@ -42,7 +42,7 @@ POLL_MS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadSettings:
     """The settings of all tasks of a query.
 
     Attributes:
@@ -62,7 +62,7 @@ class Reading:
 
 
 def read_ranges(
-    task: Task, client: RecordClient, reading: Reading, schema: pa.Schema, clock: Clock | None = None
+    task: Task, client: RecordClient, reading: ReadSettings, schema: pa.Schema, clock: Clock | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield all records of the task's ranges, none before a start or from an end on.
 
@@ -84,7 +84,7 @@ class _Run:
     """
 
     def __init__(
-        self, task: Task, client: RecordClient, reading: Reading, schema: pa.Schema, clock: Clock
+        self, task: Task, client: RecordClient, reading: ReadSettings, schema: pa.Schema, clock: Clock
     ) -> None:
         self._client = client
         self._reading = reading

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kadence_spark.pool import Pool
 from kadence_spark.source import schema as columns
-from kadence_spark.source.executor import MAX_ROWS, Reading, read_ranges
+from kadence_spark.source.executor import MAX_ROWS, ReadSettings, read_ranges
 from kadence_spark.source.options import SourceOptions
 from kadence_spark.source.planning import Task
 from kadence_spark.source.ports import RecordClient
@@ -65,7 +65,7 @@ class Reads:
 
     client: tuple[tuple[str, str], ...] = field(repr=False)
     name: str
-    reading: Reading
+    reading: ReadSettings
     schema: StructType
 
     @classmethod
@@ -92,7 +92,7 @@ class Reads:
         return cls(
             client=tuple(sorted(options.client.items())),
             name=options.group_id_prefix,
-            reading=Reading(
+            reading=ReadSettings(
                 columns=chosen,
                 decoding=decoding,
                 fail_on_data_loss=options.fail_on_data_loss,

@@ -10,7 +10,7 @@ import pytest
 from kadence.errors import KafkaError, RecordTooLargeError
 from kadence_spark.sink.columns import RecordColumns
 from kadence_spark.sink.digest import RowsDigest
-from kadence_spark.sink.task import Delivery, write_rows
+from kadence_spark.sink.task import PendingRecords, write_rows
 
 COLUMNS = RecordColumns(("value",), "t")
 
@@ -38,7 +38,7 @@ class ListSink:
         self.waited: list[int] = []
         self._fails = fails
 
-    def send(self, records: pa.RecordBatch, topic: str | None) -> Delivery:
+    def send(self, records: pa.RecordBatch, topic: str | None) -> PendingRecords:
         number = len(self.sent)
         self.sent.append((records.column("value").to_pylist(), topic))
         return Acknowledged(self.waited, number, RecordTooLargeError("no") if number == self._fails else None)

@@ -14,7 +14,7 @@ from tests.spark.source.memory import MemoryRecords, kafka_table
 
 from kadence.errors import KafkaTimeoutError, OffsetOutOfRangeError
 from kadence.types import TopicPartition
-from kadence_spark.source.executor import Reading, read_ranges
+from kadence_spark.source.executor import ReadSettings, read_ranges
 from kadence_spark.source.loss import DataLossError
 from kadence_spark.source.planning import OffsetRange
 from kadence_spark.source.ports import Decoder
@@ -26,8 +26,8 @@ SCHEMA = pa.schema(
 )
 
 
-def reading(**more: Any) -> Reading:
-    return Reading(tuple(SCHEMA.names), **more)
+def reading(**more: Any) -> ReadSettings:
+    return ReadSettings(tuple(SCHEMA.names), **more)
 
 
 def log(*offsets: int, size: int = 1) -> list[tuple[int, bytes]]:
@@ -35,7 +35,7 @@ def log(*offsets: int, size: int = 1) -> list[tuple[int, bytes]]:
 
 
 def read(
-    client: MemoryRecords, *task: OffsetRange, how: Reading | None = None, clock: FakeClock | None = None
+    client: MemoryRecords, *task: OffsetRange, how: ReadSettings | None = None, clock: FakeClock | None = None
 ) -> list[tuple[int, int]]:
     """(partition, offset) of all records, in order."""
     client.clock = clock
@@ -138,14 +138,14 @@ def test_records_deleted_while_the_task_waited() -> None:
     task = OffsetRange("t", 0, 0, 10), OffsetRange("t", 1, 0, 3)
     with pytest.raises(DataLossError, match=r"5 offsets of t-0 were deleted"):
         read(client, *task)
-    seen = read(client, *task, how=Reading(tuple(SCHEMA.names), fail_on_data_loss=False))
+    seen = read(client, *task, how=ReadSettings(tuple(SCHEMA.names), fail_on_data_loss=False))
     assert sorted(seen) == [(0, o) for o in range(5, 10)] + [(1, o) for o in range(3)]
 
 
 def test_all_records_of_a_range_deleted(caplog: pytest.LogCaptureFixture) -> None:
     client = MemoryRecords({T0: log(*range(50, 60))})
     with caplog.at_level(logging.WARNING, "kadence.spark"):
-        lenient = Reading(tuple(SCHEMA.names), fail_on_data_loss=False)
+        lenient = ReadSettings(tuple(SCHEMA.names), fail_on_data_loss=False)
         assert read(client, OffsetRange("t", 0, 0, 10), how=lenient) == []
     assert "10 offsets of t-0 were deleted" in caplog.text
 
@@ -155,7 +155,11 @@ def test_a_log_that_was_cut_off_below_the_start() -> None:
     with pytest.raises(DataLossError, match=r"t-0 ends at 3, below offset 20"):
         read(client, OffsetRange("t", 0, 10, 20))
     assert (
-        read(client, OffsetRange("t", 0, 10, 20), how=Reading(tuple(SCHEMA.names), fail_on_data_loss=False))
+        read(
+            client,
+            OffsetRange("t", 0, 10, 20),
+            how=ReadSettings(tuple(SCHEMA.names), fail_on_data_loss=False),
+        )
         == []
     )
 
@@ -164,7 +168,7 @@ def test_a_log_that_was_cut_off_within_the_range() -> None:
     client = MemoryRecords({T0: log(0, 1, 2)})
     with pytest.raises(DataLossError, match=r"t-0 ends at 3, below offset 20"):
         read(client, OffsetRange("t", 0, 0, 20), clock=FakeClock())
-    lenient = Reading(tuple(SCHEMA.names), fail_on_data_loss=False)
+    lenient = ReadSettings(tuple(SCHEMA.names), fail_on_data_loss=False)
     assert read(client, OffsetRange("t", 0, 0, 20), how=lenient, clock=FakeClock()) == [
         (0, 0),
         (0, 1),
@@ -221,7 +225,7 @@ def test_a_partition_that_is_done_is_no_loss_when_another_one_is() -> None:
     """While rows come nobody asks where a partition stands; a finished one may be deleted then."""
     client = MemoryRecords({T0: log(*range(5)), T1: log(*range(20))}, at_once=5)
     seen: list[int] = []
-    lenient = Reading(tuple(SCHEMA.names), fail_on_data_loss=False)
+    lenient = ReadSettings(tuple(SCHEMA.names), fail_on_data_loss=False)
     task = OffsetRange("t", 0, 0, 5), OffsetRange("t", 1, 0, 10)
     for batch in read_ranges(task, client, lenient, SCHEMA):
         seen += batch["partition"].to_pylist()
@@ -252,7 +256,7 @@ def test_decoding_makes_the_columns_and_may_drop_rows() -> None:
     client = MemoryRecords(
         {T0: [(0, b"a"), (1, b"bb"), (2, b"x" * 99), (3, b"ccc")]}, at_once=2, columns=("value", "offset")
     )
-    how = Reading(("value", "offset"), decoding=Lengths(), max_rows=1)
+    how = ReadSettings(("value", "offset"), decoding=Lengths(), max_rows=1)
     made = list(read_ranges((OffsetRange("t", 0, 0, 4),), client, how, Lengths.SCHEMA))
     assert [batch.to_pylist() for batch in made] == [
         [{"offset": 0, "length": 1}],

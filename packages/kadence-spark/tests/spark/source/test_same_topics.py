@@ -15,7 +15,7 @@ from kadence import Broker, NewTopic, Producer
 from kadence.protocol.metadata import MetadataRequest
 from kadence.types import TopicPartition
 from kadence_spark.source.clients import ConsumerRecords, executor_client
-from kadence_spark.source.executor import Reading, read_ranges
+from kadence_spark.source.executor import ReadSettings, read_ranges
 from kadence_spark.source.loss import DataLossError
 from kadence_spark.source.planning import OffsetRange
 from kadence_spark.source.ports import RecordClient
@@ -33,7 +33,7 @@ def log(*offsets: int) -> list[tuple[int, bytes]]:
 def read(
     client: RecordClient, *task: OffsetRange, fail: bool, schema: pa.Schema = SCHEMA
 ) -> list[tuple[str, int]]:
-    reading = Reading(tuple(schema.names), fail_on_data_loss=fail)
+    reading = ReadSettings(tuple(schema.names), fail_on_data_loss=fail)
     same = SameTopics(client, task, fail_on_data_loss=fail)
     seen: list[tuple[str, int]] = []
     for batch in read_ranges(task, same, reading, schema):
@@ -97,7 +97,7 @@ def task_of(
     task = (OffsetRange(cluster.topic, 0, start, end, topic_id),)
     same = SameTopics(worker, task, fail_on_data_loss=fail)
     batches = list(
-        read_ranges(task, same, Reading(tuple(WITH_VALUES.names), fail_on_data_loss=fail), WITH_VALUES)
+        read_ranges(task, same, ReadSettings(tuple(WITH_VALUES.names), fail_on_data_loss=fail), WITH_VALUES)
     )
     worker.park()
     return [int(value) for batch in batches for value in batch["value"].to_pylist()]

@@ -15,7 +15,7 @@ from tests.patience import PATIENCE
 from tests.spark.conftest import Cluster, Runs
 
 from kadence_spark.source.clients import executor_client
-from kadence_spark.source.executor import Reading, read_ranges
+from kadence_spark.source.executor import ReadSettings, read_ranges
 from kadence_spark.source.loss import DataLossError
 from kadence_spark.source.planning import OffsetRange
 
@@ -105,8 +105,8 @@ def test_records_deleted_while_their_task_waited(real_cluster: Cluster) -> None:
     schema = pa.schema([("offset", pa.int64())])
     try:
         with pytest.raises(DataLossError, match="7 offsets of"):
-            list(read_ranges(task, client, Reading(("offset",)), schema))
-        lenient = Reading(("offset",), fail_on_data_loss=False)
+            list(read_ranges(task, client, ReadSettings(("offset",)), schema))
+        lenient = ReadSettings(("offset",), fail_on_data_loss=False)
         batches = list(read_ranges(task, client, lenient, schema))
         assert [offset for batch in batches for offset in batch["offset"].to_pylist()] == list(range(12, 20))
     finally:

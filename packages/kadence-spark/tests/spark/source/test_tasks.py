@@ -13,7 +13,7 @@ from kadence import Broker, Producer
 from kadence.records import arrow
 from kadence_spark.pool import Pool
 from kadence_spark.source.clients import ConsumerRecords, executor_client
-from kadence_spark.source.executor import Reading, read_ranges
+from kadence_spark.source.executor import ReadSettings, read_ranges
 from kadence_spark.source.planning import OffsetRange
 
 NAMES = ("partition", "offset", "value")
@@ -55,7 +55,7 @@ def task(topic: str, start: int, end: int, partitions: int = PARTITIONS) -> tupl
 
 def batches(client: ConsumerRecords, ranges: tuple[OffsetRange, ...]) -> Iterator[pa.RecordBatch]:
     return read_ranges(
-        ranges, client, Reading(NAMES, poll_timeout_ms=int(PATIENCE * 1_000)), arrow.schema(NAMES)
+        ranges, client, ReadSettings(NAMES, poll_timeout_ms=int(PATIENCE * 1_000)), arrow.schema(NAMES)
     )
 
 

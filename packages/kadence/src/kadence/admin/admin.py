@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.operations import Operations
-from kadence.admin.shell import Shell
+from kadence.admin.shell import AdminShell
 from kadence.client.engine import end_if_unclosed, opened
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
@@ -47,7 +47,7 @@ class Admin(Operations):
         self._config = AdminConfig.parse(config, **settings)
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
-        self._shell = Shell(self._config, SystemClock())
+        self._shell = AdminShell(self._config, SystemClock())
         network = self._shell.network
         self._finalizer = end_if_unclosed(self, "Admin", network, network, 0)
         opened(self)

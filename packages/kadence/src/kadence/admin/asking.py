@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kadence.admin.leaders import Leaders
-from kadence.admin.manager import Asked
+from kadence.admin.manager import OpenRequests
 from kadence.admin.network import Network
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, add_ms, to_ms
@@ -52,7 +52,7 @@ class _Sent(NamedTuple):
 
     asks: Sequence[Ask]
     requests: Sequence[Request]
-    asked: Asked
+    asked: OpenRequests
 
 
 class Asking:

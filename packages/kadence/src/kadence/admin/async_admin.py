@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from kadence.admin.async_operations import AsyncOperations
-from kadence.admin.async_shell import AsyncShell
+from kadence.admin.async_shell import AsyncAdminShell
 from kadence.client.engine import end_if_unclosed, opened
 from kadence.clock import Seconds, SystemClock
 from kadence.config import AdminConfig, generated_client_id
@@ -56,7 +56,7 @@ class AsyncAdmin(AsyncOperations):
         self._config = AdminConfig.parse(config, **settings)
         if not self._config.client_id:
             object.__setattr__(self._config, "client_id", generated_client_id("admin"))
-        self._shell = AsyncShell(self._config, SystemClock())
+        self._shell = AsyncAdminShell(self._config, SystemClock())
         network = self._shell.network
         self._finalizer = end_if_unclosed(self, "AsyncAdmin", network, network, 0)
         opened(self)

@@ -25,7 +25,7 @@ from kadence.admin import topics as _topics
 from kadence.admin import transactions as _transactions
 from kadence.admin.acls import Acl, AclFilter
 from kadence.admin.arguments import P, Partitions, checked
-from kadence.admin.async_shell import AsyncShell
+from kadence.admin.async_shell import AsyncAdminShell
 from kadence.admin.cluster import ClusterDescription
 from kadence.admin.config_changes import ConfigValue
 from kadence.admin.configs import ConfigEntry, ConfigResource
@@ -48,7 +48,7 @@ __all__ = ["AsyncOperations"]
 class AsyncOperations:
     """The base of `AsyncAdmin`."""
 
-    _shell: AsyncShell
+    _shell: AsyncAdminShell
 
     async def describe_acls(
         self, wanted: AclFilter | None = None, *, timeout: Seconds | None = None

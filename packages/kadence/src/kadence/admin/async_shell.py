@@ -18,13 +18,13 @@ from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 from kadence.idioms import running_loop
 
-__all__ = ["AsyncShell"]
+__all__ = ["AsyncAdminShell"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncShell:
+class AsyncAdminShell:
     """Makes the admin client's calls for an event loop: the one that runs when it is made."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:

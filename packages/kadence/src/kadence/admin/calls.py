@@ -1,8 +1,9 @@
 """Makes admin calls: finds out whom to ask, asks, and repeats after retriable errors until the deadline.
 
-A call is a generator of waits (`kadence.client.waits`), which a shell carries: `shell.Shell` on the calling thread,
-`async_shell.AsyncShell` on an event loop. `Calls.settle` repeats a function of the items still open for those whose
-error is retriable. Calls of several threads and tasks run side by side; `network.Network` sends the requests of all.
+A call is a generator of waits (`kadence.client.waits`), which a shell carries: `shell.AdminShell` on the calling
+thread, `async_shell.AsyncAdminShell` on an event loop. `Calls.settle` repeats a function of the items still open for
+those whose error is retriable. Calls of several threads and tasks run side by side; `network.Network` sends the
+requests of all.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from kadence.logs import logger
 from kadence.protocol.metadata import MetadataRequest
 from kadence.types import Node
 
-__all__ = ["AdminManager", "Asked", "Connections"]
+__all__ = ["AdminManager", "Connections", "OpenRequests"]
 
 _log = logger("kadence.admin")
 
@@ -36,7 +36,7 @@ class Connections(Protocol):
         ...
 
 
-class Asked:
+class OpenRequests:
     """Requests of one call, which waits until all of them have ended.
 
     Attributes:
@@ -69,10 +69,10 @@ class AdminManager:
     def __init__(self, config: AdminConfig, connections: Connections) -> None:
         self._connections = connections
         self._recovery = Recovery(config)
-        self._handed_over: deque[Asked] = deque()
-        self._ended: list[Asked] = []
+        self._handed_over: deque[OpenRequests] = deque()
+        self._ended: list[OpenRequests] = []
 
-    def hand_over(self, asked: Asked) -> None:
+    def hand_over(self, asked: OpenRequests) -> None:
         """Send these requests in the next turn. Any thread."""
         self._handed_over.append(asked)
 
@@ -110,7 +110,7 @@ class AdminManager:
         del now
         if isinstance(completed.request.message, MetadataRequest):
             self._learn(completed)
-        asked: Asked = completed.request.tag
+        asked: OpenRequests = completed.request.tag
         asked.ended[completed.request] = completed
         if asked.is_done:
             self._ended.append(asked)

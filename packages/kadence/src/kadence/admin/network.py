@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from kadence.admin.manager import AdminManager, Asked
+from kadence.admin.manager import AdminManager, OpenRequests
 from kadence.client import network_thread
 from kadence.client.engine import ended, forked_error
 from kadence.client.grace import Grace
@@ -74,12 +74,12 @@ class Network:
         """A broker of the cluster and its address, for a message; None if it is not known, or any broker is meant."""
         return self._client.broker(node_id)
 
-    def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> Asked:
+    def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> OpenRequests:
         """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
 
         The shell of the call sends them with `send_off`.
         """
-        asked = Asked(requests, on_end)
+        asked = OpenRequests(requests, on_end)
         self._manager.hand_over(asked)
         return asked
 

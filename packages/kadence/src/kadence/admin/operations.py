@@ -36,7 +36,7 @@ from kadence.admin.producers import ProducerState
 from kadence.admin.replicas import ElectionType, LogDirDescription
 from kadence.admin.share_groups import ShareGroupDescription
 from kadence.admin.share_offsets import ShareGroupOffset
-from kadence.admin.shell import Shell
+from kadence.admin.shell import AdminShell
 from kadence.admin.transactions import FencedProducer, TransactionDescription, TransactionListing
 from kadence.admin.values import NewTopic, Outcomes, TopicDescription
 from kadence.clock import Seconds
@@ -48,7 +48,7 @@ __all__ = ["Operations"]
 class Operations:
     """The base of `Admin`."""
 
-    _shell: Shell
+    _shell: AdminShell
 
     def describe_acls(self, wanted: AclFilter | None = None, *, timeout: Seconds | None = None) -> list[Acl]:
         """The access rules that match a filter, sorted; without a filter all of them.

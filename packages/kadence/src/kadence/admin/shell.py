@@ -18,13 +18,13 @@ from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 
-__all__ = ["Shell"]
+__all__ = ["AdminShell"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Shell:
+class AdminShell:
     """Makes the admin client's calls on the calling thread."""
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from tests.worlds.cluster import cluster_of, partitions
 
 from kadence.consumer.assignors import Assignor, LastAssignment, RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_subscription, encode_assignment
-from kadence.consumer.group.classic_joining import State
+from kadence.consumer.group.classic_joining import JoiningState
 from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import (
     AssignorError,
@@ -135,7 +135,7 @@ def test_assignor_that_fails_while_its_member_leaves_ends_the_membership_at_once
     lead(bench, member_of("m-1", "t"), generation=2, protocol_name="custom")
     bench.member.busy = True
     bench.ship.leave(bench.now, reason="bye")
-    assert bench.ship.state is State.LEAVING
+    assert bench.ship.state is JoiningState.LEAVING
     bench.turn()
     bench.turn()
     goodbye = bench.ask(LeaveGroupRequest)
@@ -240,4 +240,4 @@ def test_assignment_computed_for_an_abandoned_rebalance_is_dropped(bench: Bench)
     assert bench.heartbeat(ec.REBALANCE_IN_PROGRESS) is HeartbeatOutcome.ALIVE
     bench.ask(JoinGroupRequest)
     assert bench.turn() == []
-    assert bench.ship.state is State.PREPARING_REBALANCE
+    assert bench.ship.state is JoiningState.PREPARING_REBALANCE

@@ -14,7 +14,7 @@ from kadence.consumer import events as m
 from kadence.consumer.application.callbacks import without_void
 from kadence.consumer.assignors import RebalanceProtocol
 from kadence.consumer.assignors.embedded import decode_subscription
-from kadence.consumer.group.classic_joining import TRANSITIONS, State
+from kadence.consumer.group.classic_joining import TRANSITIONS, JoiningState
 from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import (
     AuthenticationError,
@@ -150,7 +150,7 @@ def test_b6_refused_for_good_is_told_and_tried_again_by_the_next_poll(
     refusal(code)(bench)
     assert isinstance(bench.failed, kind)
     assert words in str(bench.failed)
-    assert bench.ship.state is State.UNJOINED
+    assert bench.ship.state is JoiningState.UNJOINED
     bench.member.busy = True
     assert bench.turn(60_000) == []
     bench.member.busy = False
@@ -176,7 +176,7 @@ def test_b6_coordinator_that_may_not_be_looked_up_fails_the_join() -> None:
     answer = FindCoordinatorResponse(error_code=ec.GROUP_AUTHORIZATION_FAILED)
     bench.member.complete(bench.now, Completed(request, answer, None, 3, bench.now))
     assert isinstance(bench.failed, GroupAuthorizationError)
-    assert bench.ship.state is State.UNJOINED
+    assert bench.ship.state is JoiningState.UNJOINED
     assert bench.ship.needs_polled
 
 
@@ -379,7 +379,7 @@ def test_c5_assigned_again_while_it_is_being_given_up_comes_back_as_new(bench: B
     assert bench.member.flowing == partitions("t", 0, 1)
     assert bench.member.subscription.partitions[TopicPartition("t", 0)] is not old
     assert bench.member.history[-1] == ("AssignPartitions", tuple(partitions("t", 0)))
-    assert bench.ship.state is State.STABLE
+    assert bench.ship.state is JoiningState.STABLE
 
 
 def test_added_partitions_are_held_until_the_listener_ran() -> None:
@@ -478,7 +478,7 @@ def test_heartbeat_says_that_the_session_is_lost(bench: Bench, code: int, kept: 
 def test_answer_to_an_earlier_identity_changes_nothing(bench: Bench, code: int) -> None:
     bench.stable(0, 1)
     assert bench.heartbeat(code, GroupMetadata("g", 0, "m-1")) is HeartbeatOutcome.ALIVE
-    assert bench.ship.state is State.STABLE
+    assert bench.ship.state is JoiningState.STABLE
 
 
 @pytest.mark.parametrize("code", [ec.UNKNOWN_MEMBER_ID, ec.ILLEGAL_GENERATION])
@@ -600,7 +600,7 @@ def test_session_lost_while_leaving_has_nobody_left_to_tell(bench: Bench) -> Non
     bench.stable(0)
     bench.member.busy = True
     bench.ship.leave(bench.now, reason="bye")
-    assert bench.ship.state is State.LEAVING
+    assert bench.ship.state is JoiningState.LEAVING
     bench.heartbeat(ec.UNKNOWN_MEMBER_ID)
     assert bench.ship.left
     assert bench.turn() == []
@@ -622,7 +622,7 @@ def test_who_leaves_in_the_middle_of_a_rebalance_still_syncs(leads: bool, sent: 
     if sent == "join":
         assert bench.ship.settled, "the generation before it may not be over"
         bench.joined(join, 2, **leader)
-    assert bench.ship.state is State.LEAVING
+    assert bench.ship.state is JoiningState.LEAVING
     assert not bench.ship.settled
     if leads:
         assert bench.turn() == []
@@ -650,9 +650,9 @@ def test_leave_outside_a_group_is_nothing(bench: Bench) -> None:
 
 
 def test_every_state_can_be_left_and_reached() -> None:
-    assert set(TRANSITIONS) == set(State)
-    assert all(TRANSITIONS[state] for state in State)
-    assert set().union(*TRANSITIONS.values()) == set(State)
+    assert set(TRANSITIONS) == set(JoiningState)
+    assert all(TRANSITIONS[state] for state in JoiningState)
+    assert set().union(*TRANSITIONS.values()) == set(JoiningState)
 
 
 def test_repr_is_one_line_of_state(bench: Bench) -> None:

@@ -14,7 +14,7 @@ from tests.worlds.cluster import NODE, partitions
 
 from kadence.connection.request import Request
 from kadence.consumer import events as m
-from kadence.consumer.group.classic_joining import State
+from kadence.consumer.group.classic_joining import JoiningState
 from kadence.consumer.group.membership import HeartbeatOutcome
 from kadence.errors import BrokerError, DisconnectedError, KafkaError, RequestTimedOutError
 from kadence.protocol import error_codes as ec
@@ -113,7 +113,7 @@ def fatal(bench: Bench) -> None:
     bench.member.busy = True
     (goodbye,) = bench.turn(2_000)
     assert isinstance(goodbye.message, LeaveGroupRequest)
-    assert bench.ship.state is State.UNJOINED
+    assert bench.ship.state is JoiningState.UNJOINED
     bench.member.busy = False
     rejoins(bench)
 
@@ -131,7 +131,7 @@ def nothing(bench: Bench) -> None:
     assert bench.callbacks == ["AssignPartitions"]
     assert bench.member.of(m.Failed) == []
     assert bench.ship.group.member_id == "m-1"
-    assert bench.ship.state is not State.UNJOINED
+    assert bench.ship.state is not JoiningState.UNJOINED
 
 
 Reaction = Callable[[Bench], None]
@@ -269,10 +269,10 @@ def test_heartbeat_while_an_eager_member_gives_up_its_partitions(code: int, reac
     bench.member.busy = True
     bench.heartbeat(ec.REBALANCE_IN_PROGRESS)
     bench.turn()
-    assert bench.ship.state is State.REVOKING
+    assert bench.ship.state is JoiningState.REVOKING
     assert bench.heartbeat(code) is _verdict(code, reaction)
     if reaction is nothing:
-        assert bench.ship.state is State.REVOKING
+        assert bench.ship.state is JoiningState.REVOKING
         assert bench.member.owned == partitions("t", 0, 1)
     else:
         # The revocation has not begun: the application is told of the loss in its place (B11).
@@ -289,7 +289,7 @@ def test_heartbeat_of_an_earlier_identity(code: int) -> None:
     bench.stable(0, 1)
     assert bench.heartbeat(code, GroupMetadata("g", 0, "m-0")) is HeartbeatOutcome.ALIVE
     nothing(bench)
-    assert bench.ship.state is State.STABLE
+    assert bench.ship.state is JoiningState.STABLE
 
 
 def _verdict(code: int, reaction: Reaction) -> HeartbeatOutcome:
@@ -401,12 +401,12 @@ def test_what_is_answered_to_a_member_that_leaves_moves_it_no_more(what: str, co
         request = bench.ask(SyncGroupRequest)
     bench.member.busy = True
     bench.ship.leave(bench.now, reason="bye")
-    assert bench.ship.state is State.LEAVING
+    assert bench.ship.state is JoiningState.LEAVING
     if what == "join":
         bench.answer(request, JoinGroupResponse(error_code=code, member_id="given"))
     else:
         bench.answer(request, SyncGroupResponse(error_code=code))
-    assert bench.ship.state is State.LEAVING
+    assert bench.ship.state is JoiningState.LEAVING
     assert bench.ship.settled, "what it commits is sent: the coordinator says what becomes of it"
     bench.find(NODE)
     bench.member.busy = False
@@ -424,4 +424,4 @@ def test_a_join_that_was_given_up_is_over_whatever_it_says(code: int) -> None:
     assert bench.ship.group.member_id == "m-1"
     bench.joined(second, 2)
     bench.synced(bench.ask(SyncGroupRequest), 0, 1)
-    assert bench.ship.state is State.STABLE
+    assert bench.ship.state is JoiningState.STABLE

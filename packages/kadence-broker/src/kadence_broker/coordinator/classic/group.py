@@ -20,12 +20,12 @@ from kadence.wire import WireError
 from kadence_broker.coordinator.effects import Caller
 from kadence_broker.coordinator.records import Record
 
-__all__ = ["CONSUMER_PROTOCOL_TYPE", "NEXT", "ClassicGroup", "Member", "State"]
+__all__ = ["CONSUMER_PROTOCOL_TYPE", "NEXT", "ClassicGroup", "GroupState", "Member"]
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class State(Enum):
+class GroupState(Enum):
     """Kafka's five states; the value is the name on the wire."""
 
     EMPTY = "Empty"
@@ -35,12 +35,16 @@ class State(Enum):
     DEAD = "Dead"
 
 
-NEXT: Final[dict[State, frozenset[State]]] = {
-    State.EMPTY: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.PREPARING_REBALANCE: frozenset({State.EMPTY, State.COMPLETING_REBALANCE, State.DEAD}),
-    State.COMPLETING_REBALANCE: frozenset({State.PREPARING_REBALANCE, State.STABLE, State.DEAD}),
-    State.STABLE: frozenset({State.PREPARING_REBALANCE, State.DEAD}),
-    State.DEAD: frozenset(),
+NEXT: Final[dict[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset(
+        {GroupState.EMPTY, GroupState.COMPLETING_REBALANCE, GroupState.DEAD}
+    ),
+    GroupState.COMPLETING_REBALANCE: frozenset(
+        {GroupState.PREPARING_REBALANCE, GroupState.STABLE, GroupState.DEAD}
+    ),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
 }
 """The transitions that rules may make. A record may move a group that is being loaded from any state to Empty or
 Stable."""
@@ -95,8 +99,8 @@ class ClassicGroup:
     """One group. Member order is the order of joining."""
 
     group_id: str
-    state: State = State.EMPTY
-    previous_state: State = State.EMPTY
+    state: GroupState = GroupState.EMPTY
+    previous_state: GroupState = GroupState.EMPTY
     generation_id: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -129,7 +133,7 @@ class ClassicGroup:
             f"{len(self.members)} members, {len(self.pending_joins)} pending>"
         )
 
-    def transition(self, state: State) -> None:
+    def transition(self, state: GroupState) -> None:
         """Move to ``state``; a transition that is not in the table is a bug of the rules, not of a client."""
         if state not in NEXT[self.state]:
             raise RuntimeError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
@@ -275,7 +279,7 @@ class ClassicGroup:
 
     @property
     def is_empty(self) -> bool:
-        return self.state is State.EMPTY
+        return self.state is GroupState.EMPTY
 
     @property
     def is_removable(self) -> bool:
@@ -285,7 +289,7 @@ class ClassicGroup:
         self, member_id: str, instance_id: str | None, generation: int, version: int, *, transactional: bool
     ) -> int:
         """Members of the present generation may commit; while there are no members, any client may."""
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is GroupState.EMPTY:
             # Offsets of a client that does not use the group's membership.
             return codes.NONE
         if generation >= 0 or member_id or instance_id is not None:
@@ -296,7 +300,7 @@ class ClassicGroup:
                 return codes.ILLEGAL_GENERATION
         elif not transactional:
             return codes.UNKNOWN_MEMBER_ID
-        if self.state is State.COMPLETING_REBALANCE and not transactional:
+        if self.state is GroupState.COMPLETING_REBALANCE and not transactional:
             # The new generation's owners are not known yet, so the partitions have no owner that could commit.
             return codes.REBALANCE_IN_PROGRESS
         return codes.NONE
@@ -319,11 +323,11 @@ class ClassicGroup:
 
     def offset_age_from(self, committed_at: int) -> int | None:
         """KIP-211: from the commit, but not before the group became empty; a group that rebalances loses nothing."""
-        if self.state is State.EMPTY:
+        if self.state is GroupState.EMPTY:
             if self.protocol_type is None or self.empty_since is None:
                 return committed_at
             return max(committed_at, self.empty_since)
-        return committed_at if self.state is State.STABLE and self.is_consumer_group else None
+        return committed_at if self.state is GroupState.STABLE and self.is_consumer_group else None
 
     def records(self) -> Iterator[Record]:
         if self.stored is not None:

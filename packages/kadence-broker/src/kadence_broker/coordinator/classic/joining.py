@@ -11,7 +11,7 @@ from __future__ import annotations
 from kadence.clock import add_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupRequest
-from kadence_broker.coordinator.classic.group import ClassicGroup, Member, State
+from kadence_broker.coordinator.classic.group import ClassicGroup, GroupState, Member
 from kadence_broker.coordinator.classic.parking import (
     end_parked,
     forget_member,
@@ -75,9 +75,9 @@ def join(shard: Shard, now: int, caller: Caller, request: JoinGroupRequest) -> N
 def _has_room(shard: Shard, group: ClassicGroup, member_id: str) -> bool:
     limit = shard.config.max_size
     member = group.members.get(member_id)
-    if group.state in (State.EMPTY, State.DEAD):
+    if group.state in (GroupState.EMPTY, GroupState.DEAD):
         return True
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         if member is not None and member.joining is not None:
             return True
         return len(group.members) < limit or sum(1 for _ in group.parked_joins()) < limit
@@ -110,7 +110,7 @@ def _add(
     group.add(member, request.protocol_type)
     park_join(shard, now, group, member, caller)
     group.new_member_added = True
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         try_complete(shard, now, group)
     else:
         prepare(shard, now, group)
@@ -131,11 +131,11 @@ def _join_known(
     member = group.members[member_id]
     changed = member.protocols != _protocols(request)
     leads = group.leader_id == member_id
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         _update(group, member, caller, request)
         park_join(shard, now, group, member, caller)
         try_complete(shard, now, group)
-    elif changed or (group.state is State.STABLE and leads):
+    elif changed or (group.state is GroupState.STABLE and leads):
         # A leader that joins again has seen new metadata and wants a new assignment.
         _update(group, member, caller, request)
         park_join(shard, now, group, member, caller)
@@ -162,13 +162,13 @@ def _join_static(
     old_leader = group.leader_id
     group.replace_static(member, new_id)
     _update(group, member, caller, request)
-    is_unchanged = group.state is State.STABLE and group.select_protocol() == group.protocol_name
+    is_unchanged = group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name
     shares = {each.member_id: each.assignment for each in group.members.values()}
     if is_unchanged and store(shard, now, group, shares):
         _answer_returned(shard, now, group, member, caller, old_leader or "")
         return
     park_join(shard, now, group, member, caller)
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         try_complete(shard, now, group)
     else:
         prepare(shard, now, group)

@@ -14,7 +14,7 @@ from kadence.clock import add_ms
 from kadence.protocol import error_codes as codes
 from kadence.protocol.join_group import JoinGroupResponse, JoinGroupResponseMember
 from kadence.protocol.sync_group import SyncGroupResponse
-from kadence_broker.coordinator.classic.group import ClassicGroup, Member, State
+from kadence_broker.coordinator.classic.group import ClassicGroup, GroupState, Member
 from kadence_broker.coordinator.classic.parking import (
     answer_join,
     answer_sync,
@@ -41,14 +41,14 @@ __all__ = [
 
 def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
     """Start to collect joins. Members that wait for an assignment get REBALANCE_IN_PROGRESS, and join again."""
-    if group.state is State.COMPLETING_REBALANCE:
+    if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
             answer_sync(shard, now, group, member, SyncGroupResponse(error_code=codes.REBALANCE_IN_PROGRESS))
     shard.timers.cancel(sync_key(group))
     group.pending_syncs.clear()
-    was_empty = group.state is State.EMPTY
-    group.transition(State.PREPARING_REBALANCE)
+    was_empty = group.state is GroupState.EMPTY
+    group.transition(GroupState.PREPARING_REBALANCE)
     delay = shard.config.initial_rebalance_delay_ms
     if was_empty:
         # Also with a delay of 0: when it is over, pending member ids that have not joined are no longer waited for.
@@ -65,7 +65,7 @@ def prepare(shard: Shard, now: int, group: ClassicGroup) -> None:
 def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
     """End the join phase early if all members have joined. The initial delay is never cut short."""
     if (
-        group.state is not State.PREPARING_REBALANCE
+        group.state is not GroupState.PREPARING_REBALANCE
         or group.initial_delay_left_ms is not None
         or not group.has_all_members_joined
     ):
@@ -77,7 +77,7 @@ def try_complete(shard: Shard, now: int, group: ClassicGroup) -> bool:
 def on_join_timer(shard: Shard, now: int, key: TimerKey) -> None:
     """The initial delay or the rebalance timeout is over."""
     group = shard.classic(key.group_id)
-    if group is None or group.state is not State.PREPARING_REBALANCE:
+    if group is None or group.state is not GroupState.PREPARING_REBALANCE:
         return
     left = group.initial_delay_left_ms
     if left is not None and left != 0 and group.new_member_added:
@@ -114,7 +114,7 @@ def complete_join(shard: Shard, now: int, group: ClassicGroup) -> None:
         group.leader_id = rejoined.member_id
     group.protocol_name = group.select_protocol()
     group.subscribed = group.subscribed_topics()
-    group.transition(State.COMPLETING_REBALANCE)
+    group.transition(GroupState.COMPLETING_REBALANCE)
     group.pending_syncs = set(group.members)
     shard.timers.schedule(sync_key(group), add_ms(now, group.rebalance_timeout_ms))
     for member in list(group.parked_joins()):
@@ -152,7 +152,7 @@ def on_sync_timer(shard: Shard, now: int, key: TimerKey) -> None:
     group = shard.classic(key.group_id)
     if group is None or not group.pending_syncs:
         return
-    if group.state not in (State.COMPLETING_REBALANCE, State.STABLE):
+    if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE):
         return
     for member_id in list(group.pending_syncs):
         forget_member(shard, group, member_id, codes.UNKNOWN_MEMBER_ID)
@@ -174,7 +174,7 @@ def on_session_timer(shard: Shard, now: int, key: TimerKey) -> None:
 
 def rebalance_without(shard: Shard, now: int, group: ClassicGroup) -> None:
     """A member is gone: rebalance, so that the others share its partitions."""
-    if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
+    if group.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
         prepare(shard, now, group)
     else:
         try_complete(shard, now, group)

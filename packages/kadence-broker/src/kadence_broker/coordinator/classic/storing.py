@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from kadence_broker.coordinator.classic.group import ClassicGroup, Member, State
+from kadence_broker.coordinator.classic.group import ClassicGroup, GroupState, Member
 from kadence_broker.coordinator.classic.parking import (
     end_parked,
     join_key,
@@ -96,7 +96,7 @@ def replay(shard: Shard, record: Record) -> None:
     if value is None:
         if group is not None:
             _cancel_timers(shard, group)
-            group.state = State.DEAD
+            group.state = GroupState.DEAD
             del shard.groups[group_id]
         return
     if group is None:
@@ -127,7 +127,7 @@ def _install(group: ClassicGroup, value: GroupMetadataValue) -> None:
     group.leader_id = value.leader
     group.subscribed = group.subscribed_topics()
     group.empty_since = None if members else value.current_state_timestamp
-    group.previous_state, group.state = group.state, State.STABLE if members else State.EMPTY
+    group.previous_state, group.state = group.state, GroupState.STABLE if members else GroupState.EMPTY
 
 
 def _member(stored: MemberMetadata, protocol: str) -> Member:
@@ -158,7 +158,7 @@ def unload(shard: Shard, group: ClassicGroup) -> None:
     _cancel_timers(shard, group)
     for member in group.members.values():
         end_parked(shard, member, codes.NOT_COORDINATOR)
-    group.state = State.DEAD
+    group.state = GroupState.DEAD
     del shard.groups[group.group_id]
 
 

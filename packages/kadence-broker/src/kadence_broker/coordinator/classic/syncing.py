@@ -8,7 +8,7 @@ from __future__ import annotations
 from kadence.protocol import error_codes as codes
 from kadence.protocol.heartbeat import HeartbeatRequest, HeartbeatResponse
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupResponse
-from kadence_broker.coordinator.classic.group import ClassicGroup, Member, State
+from kadence_broker.coordinator.classic.group import ClassicGroup, GroupState, Member
 from kadence_broker.coordinator.classic.parking import (
     answer_sync,
     park_sync,
@@ -36,7 +36,7 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
         refuse_sync(shard, caller, codes.INVALID_GROUP_ID)
         return
     group = shard.classic(request.group_id)
-    if group is None or group.state is State.EMPTY:
+    if group is None or group.state is GroupState.EMPTY:
         refuse_sync(shard, caller, codes.UNKNOWN_MEMBER_ID)
         return
     code = _validate_sync(group, request)
@@ -44,11 +44,11 @@ def sync(shard: Shard, now: int, caller: Caller, request: SyncGroupRequest) -> N
         refuse_sync(shard, caller, code)
         return
     member = group.members[request.member_id]
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         refuse_sync(shard, caller, codes.REBALANCE_IN_PROGRESS)
         return
     _mark_synced(shard, group, member)
-    if group.state is State.STABLE:
+    if group.state is GroupState.STABLE:
         shard.answer(caller, _assignment(group, member))
         rearm_session(shard, now, group, member)
         return
@@ -108,7 +108,7 @@ def _heartbeat(shard: Shard, now: int, request: HeartbeatRequest) -> int:
     if not request.group_id:
         return codes.INVALID_GROUP_ID
     group = shard.classic(request.group_id)
-    if group is None or group.state is State.EMPTY:
+    if group is None or group.state is GroupState.EMPTY:
         return codes.UNKNOWN_MEMBER_ID
     code = group.validate_member(request.member_id, request.group_instance_id)
     if code != codes.NONE:
@@ -116,6 +116,6 @@ def _heartbeat(shard: Shard, now: int, request: HeartbeatRequest) -> int:
     if request.generation_id != group.generation_id:
         return codes.ILLEGAL_GENERATION
     rearm_session(shard, now, group, group.members[request.member_id])
-    if group.state is State.PREPARING_REBALANCE:
+    if group.state is GroupState.PREPARING_REBALANCE:
         return codes.REBALANCE_IN_PROGRESS
     return codes.NONE

@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.group_metadata_record import GroupMetadataKey, GroupMetadataValue, MemberMetadata
-from kadence_broker.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, State
+from kadence_broker.coordinator.classic.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from kadence_broker.coordinator.classic.group import Member as OldMember
 from kadence_broker.coordinator.classic.parking import end_parked, rearm_session
 from kadence_broker.coordinator.classic.rebalance import prepare
@@ -173,7 +173,7 @@ def downgrade(shard: Shard, now: int, group: ConsumerGroup, generation: int) -> 
     shard.write(GroupMetadataKey(group.group_id), value)
     classic = shard.classic(group.group_id)
     assert classic is not None
-    assert classic.state is State.STABLE
+    assert classic.state is GroupState.STABLE
     for member in members:
         old = classic.members[member.member_id]
         assert member.classic is not None

@@ -9,7 +9,7 @@ import pyarrow as pa
 from tests.spark.source.lives.world import COLUMNS, World, WorldRecords
 
 from kadence_spark.source.driver import StreamDriver
-from kadence_spark.source.executor import Reading, read_ranges
+from kadence_spark.source.executor import ReadSettings, read_ranges
 from kadence_spark.source.offsets import NOT_BEGUN, Json, Offsets, Point, to_shape
 from kadence_spark.source.options import SourceOptions
 from kadence_spark.source.planning import OffsetRange, Task
@@ -57,7 +57,7 @@ class KadenceSource:
 
     def read(self, task: Task) -> list[tuple[str, int, int]]:
         fail = self.options.fail_on_data_loss
-        reading = Reading(COLUMNS, fail_on_data_loss=fail)
+        reading = ReadSettings(COLUMNS, fail_on_data_loss=fail)
         same = SameTopics(self._records, task, fail_on_data_loss=fail)
         rows: list[tuple[str, int, int]] = []
         for batch in read_ranges(task, same, reading, _SCHEMA, self._world.pace):

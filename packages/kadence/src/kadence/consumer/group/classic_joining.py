@@ -34,10 +34,10 @@ from kadence.protocol import error_codes
 from kadence.types import GroupMetadata, TopicPartition
 from kadence.wire import WireError
 
-__all__ = ["OUT", "SECOND_ROUND", "TRANSITIONS", "Joining", "State"]
+__all__ = ["OUT", "SECOND_ROUND", "TRANSITIONS", "Joining", "JoiningState"]
 
 
-class State(enum.Enum):
+class JoiningState(enum.Enum):
     """The states, under Kafka's names where there are any."""
 
     UNJOINED = "not in the group"
@@ -49,17 +49,19 @@ class State(enum.Enum):
     LEAVING = "partitions must be given up before it leaves"
 
 
-OUT: Final = frozenset({State.UNJOINED, State.STALE})
-_REJOIN: Final = frozenset({State.REVOKING, State.PREPARING_REBALANCE})
+OUT: Final = frozenset({JoiningState.UNJOINED, JoiningState.STALE})
+_REJOIN: Final = frozenset({JoiningState.REVOKING, JoiningState.PREPARING_REBALANCE})
 
-TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
-    State.UNJOINED: frozenset({State.PREPARING_REBALANCE}),
-    State.REVOKING: OUT | _REJOIN | {State.LEAVING},
-    State.PREPARING_REBALANCE: OUT | _REJOIN | {State.LEAVING, State.COMPLETING_REBALANCE},
-    State.COMPLETING_REBALANCE: OUT | _REJOIN | {State.LEAVING, State.STABLE},
-    State.STABLE: OUT | _REJOIN | {State.LEAVING},
-    State.STALE: frozenset({State.PREPARING_REBALANCE, State.UNJOINED}),
-    State.LEAVING: OUT,
+TRANSITIONS: Final[Mapping[JoiningState, frozenset[JoiningState]]] = {
+    JoiningState.UNJOINED: frozenset({JoiningState.PREPARING_REBALANCE}),
+    JoiningState.REVOKING: OUT | _REJOIN | {JoiningState.LEAVING},
+    JoiningState.PREPARING_REBALANCE: OUT
+    | _REJOIN
+    | {JoiningState.LEAVING, JoiningState.COMPLETING_REBALANCE},
+    JoiningState.COMPLETING_REBALANCE: OUT | _REJOIN | {JoiningState.LEAVING, JoiningState.STABLE},
+    JoiningState.STABLE: OUT | _REJOIN | {JoiningState.LEAVING},
+    JoiningState.STALE: frozenset({JoiningState.PREPARING_REBALANCE, JoiningState.UNJOINED}),
+    JoiningState.LEAVING: OUT,
 }
 
 
@@ -93,7 +95,7 @@ class Joining(abc.ABC):
         add_event: AddBackgroundEvent,
         assignors: Sequence[Assignor] | None = None,
     ) -> None:
-        self.state = State.UNJOINED
+        self.state = JoiningState.UNJOINED
         self._config = config
         self._coordinator = coordinator
         self._subscription = subscription
@@ -141,7 +143,7 @@ class Joining(abc.ABC):
         self._leader.stop()
         self._user_data.stop()
         self._partitions.before_joining(self._subscription.topics, eager=self._eager)
-        self._go(State.PREPARING_REBALANCE if self._partitions.may_join else State.REVOKING)
+        self._go(JoiningState.PREPARING_REBALANCE if self._partitions.may_join else JoiningState.REVOKING)
 
     def _send_join(self, now: int, requests: list[Request]) -> int:
         # A pattern that matches nothing yet has no topic to join with.
@@ -186,7 +188,7 @@ class Joining(abc.ABC):
         self._coordinator.check(now, completed.request.node_id, code)
         if code == error_codes.MEMBER_ID_REQUIRED:
             self.group = replace(self.group, member_id=answer.member_id)
-        if self.state is State.LEAVING or code == error_codes.MEMBER_ID_REQUIRED:
+        if self.state is JoiningState.LEAVING or code == error_codes.MEMBER_ID_REQUIRED:
             return
         if code == error_codes.UNKNOWN_MEMBER_ID:
             if not completed.request.message.member_id:
@@ -217,8 +219,8 @@ class Joining(abc.ABC):
         else:
             self._leader.follow()
             self._history.found("")
-        if self.state is not State.LEAVING:
-            self._go(State.COMPLETING_REBALANCE)
+        if self.state is not JoiningState.LEAVING:
+            self._go(JoiningState.COMPLETING_REBALANCE)
 
     def _first_joined(self, answer: Any) -> None:
         """A static member has its old place again, unless it leads a rebalance and assigns all partitions itself."""
@@ -251,7 +253,7 @@ class Joining(abc.ABC):
         answer: Any = completed.response
         code = answer.error_code
         self._coordinator.check(now, completed.request.node_id, code)
-        if self.state is State.LEAVING:
+        if self.state is JoiningState.LEAVING:
             return
         if code == error_codes.NONE:
             self._sync_accepted(now, answer)
@@ -286,7 +288,7 @@ class Joining(abc.ABC):
                 self._backoff.failed(now)
             self._begin(now, "assigned topics are not subscribed")
             return
-        self._go(State.STABLE)
+        self._go(JoiningState.STABLE)
         self._partitions.target = target
         self._user_data.last = LastAssignment(target, self.group.generation_id)
         self._partitions.reconcile(self._history.finish(now, self.group, target))
@@ -299,7 +301,7 @@ class Joining(abc.ABC):
     def _not_answered(self, now: int, completed: Completed, error: KafkaError) -> None:
         """Join or sync was not answered: keep the member id, or the group would contain this member twice."""
         self._coordinator.check(now, completed.request.node_id, error)
-        if self.state is State.LEAVING:
+        if self.state is JoiningState.LEAVING:
             return
         if error.retriable:
             self._backoff.failed(now)
@@ -311,7 +313,7 @@ class Joining(abc.ABC):
         """Start again at the current coordinator: requests to the previous one will not be answered."""
         node_id = self._coordinator.node_id
         sent = self._join or self._sync
-        if node_id is None or sent is None or sent.node_id == node_id or self.state is State.LEAVING:
+        if node_id is None or sent is None or sent.node_id == node_id or self.state is JoiningState.LEAVING:
             return
         log.info("group %s: the coordinator moved to %d during the rebalance", self.group.group_id, node_id)
         self._begin(now, "the coordinator moved")
@@ -331,7 +333,7 @@ class Joining(abc.ABC):
     def _explained(self, code: int) -> KafkaError:
         return explain(code, self.group.group_id, tuple(self._assignors), self._config)
 
-    def _go(self, state: State) -> None:
+    def _go(self, state: JoiningState) -> None:
         if state is self.state:
             return
         assert state in TRANSITIONS[self.state], f"{self.state.name} -> {state.name}"

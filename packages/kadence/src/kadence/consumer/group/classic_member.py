@@ -32,7 +32,7 @@ from kadence.connection.request import Completed, Request
 from kadence.consumer.assignors import LastAssignment
 from kadence.consumer.assignors.base import Assignor
 from kadence.consumer.events import AddBackgroundEvent, Failed
-from kadence.consumer.group.classic_joining import OUT, SECOND_ROUND, Joining, State
+from kadence.consumer.group.classic_joining import OUT, SECOND_ROUND, Joining, JoiningState
 from kadence.consumer.group.classic_requests import LeaveGroupDepartures, SyncGroupRequest
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.membership import ClusterView, GroupConfig, HeartbeatOutcome
@@ -123,7 +123,7 @@ class ClassicMembership(Joining):
 
     def subscription_changed(self, now: int) -> None:
         """subscribe() was called; the next poll joins with it."""
-        if self.state is State.LEAVING:
+        if self.state is JoiningState.LEAVING:
             self._depart(now)
         self._partitions.subscription_changed()
         self.needs_polled = self.managed
@@ -135,16 +135,16 @@ class ClassicMembership(Joining):
         self.needs_polled = False
         if not self.managed:
             return
-        if self.state is State.UNJOINED:
+        if self.state is JoiningState.UNJOINED:
             self._begin(now, "first join")
-        elif self.state is State.STALE:
+        elif self.state is JoiningState.STALE:
             self._begin(now, "poll interval exceeded")
-        elif self.state is State.STABLE:
+        elif self.state is JoiningState.STABLE:
             self._look_around(now)
 
     def rebalance(self, now: int, reason: str) -> None:
         """Rejoin on request of the application (KIP-568). Does nothing during a rebalance, or outside a group."""
-        if self.state is State.STABLE:
+        if self.state is JoiningState.STABLE:
             self._begin(now, f"enforced: {reason}" if reason else "enforced")
 
     def callback_done(self, now: int, callback_id: int, error: str | None) -> None:
@@ -152,15 +152,15 @@ class ClassicMembership(Joining):
         if error is not None:
             log.warning("group %s: a rebalance callback raised %s", self.group.group_id, error)
         given_up = self._partitions.done(callback_id)
-        if self._join is not None or self.state is State.COMPLETING_REBALANCE:
+        if self._join is not None or self.state is JoiningState.COMPLETING_REBALANCE:
             self._gave_up |= given_up
-        if self.state is State.REVOKING:
+        if self.state is JoiningState.REVOKING:
             if self._partitions.may_join:
-                self._go(State.PREPARING_REBALANCE)
-        elif self.state is State.LEAVING:
+                self._go(JoiningState.PREPARING_REBALANCE)
+        elif self.state is JoiningState.LEAVING:
             if not self._partitions.revoking:
                 self._depart(now)
-        elif self.state is State.STABLE and given_up and not self._partitions.revoking:
+        elif self.state is JoiningState.STABLE and given_up and not self._partitions.revoking:
             self._partitions.reconcile()
             if given_up - self._partitions.target:
                 self._begin(now, SECOND_ROUND)
@@ -176,12 +176,12 @@ class ClassicMembership(Joining):
         self._departures.goodbye = goodbye
         self.needs_polled = False
         if self.state in OUT:
-            if self.state is State.STALE:
-                self._go(State.UNJOINED)
+            if self.state is JoiningState.STALE:
+                self._go(JoiningState.UNJOINED)
             return
         self._leave_reason = reason
-        if self.state is not State.LEAVING:
-            self._go(State.LEAVING)
+        if self.state is not JoiningState.LEAVING:
+            self._go(JoiningState.LEAVING)
             if callbacks:
                 self._partitions.revoke(self._subscription.assigned)
         if not (callbacks and self._partitions.revoking):
@@ -200,27 +200,27 @@ class ClassicMembership(Joining):
             self.group.member_id,
             self._config.processing_timeout_ms,
         )
-        leaving = self.state is State.LEAVING
+        leaving = self.state is JoiningState.LEAVING
         self._departures.add(now, self.group, self._join, "nothing was polled for max.poll.interval.ms")
         self._partitions.lose()
         self._reset()
-        self._go(State.UNJOINED if leaving else State.STALE)
+        self._go(JoiningState.UNJOINED if leaving else JoiningState.STALE)
         self.needs_polled = not leaving
 
     # ------------------------------------------------------------ the turn
 
     def poll(self, now: int) -> Poll:
-        if self.state is State.STABLE and not self.needs_polled:
+        if self.state is JoiningState.STABLE and not self.needs_polled:
             self._look_around(now)
         goodbyes = self._departures.poll(now)
         requests = list(goodbyes.requests)
         wake_at = goodbyes.wake_at
         self._drop_stranded(now)
-        if self.state is State.PREPARING_REBALANCE and self._join is None:
+        if self.state is JoiningState.PREPARING_REBALANCE and self._join is None:
             wake_at = min(wake_at, self._send_join(now, requests))
         elif self._owes_sync and self._sync is None:
             wake_at = min(wake_at, self._send_sync(now, requests))
-        elif self.state is State.STABLE:
+        elif self.state is JoiningState.STABLE:
             wake_at = min(wake_at, self._orphans.poll(now, requests))
         return Poll(requests, wake_at)
 
@@ -250,7 +250,7 @@ class ClassicMembership(Joining):
             self._begin(now, f"metadata of subscribed topics changed: {', '.join(changed)}")
 
     def _looked_for_orphans(self, now: int, completed: Completed) -> None:
-        if (orphans := self._orphans.found(now, completed)) and self.state is State.STABLE:
+        if (orphans := self._orphans.found(now, completed)) and self.state is JoiningState.STABLE:
             named = ", ".join(f"{each.topic}-{each.partition}" for each in orphans[:_NAMED])
             more = f" and {len(orphans) - _NAMED} more" if len(orphans) > _NAMED else ""
             self._begin(now, f"no member has {named}{more}")
@@ -295,13 +295,15 @@ class ClassicMembership(Joining):
     def _awaits_the_join(self, code: int) -> bool:
         """Whether the response to a JoinGroup, the current one or the next, decides the meaning of ``code``."""
         return self._join is not None or (
-            code == error_codes.ILLEGAL_GENERATION and self.state is State.PREPARING_REBALANCE
+            code == error_codes.ILLEGAL_GENERATION and self.state is JoiningState.PREPARING_REBALANCE
         )
 
     def _asked_to_rejoin(self, now: int) -> None:
-        if self.state is State.STABLE or (self.state is State.COMPLETING_REBALANCE and self._sync is None):
+        if self.state is JoiningState.STABLE or (
+            self.state is JoiningState.COMPLETING_REBALANCE and self._sync is None
+        ):
             self._begin(now, "the coordinator asked (heartbeat)")
-        elif self.state is State.COMPLETING_REBALANCE:
+        elif self.state is JoiningState.COMPLETING_REBALANCE:
             # If the sync nevertheless succeeds, the next rebalance has already begun.
             self._asked_again = True
 
@@ -331,7 +333,7 @@ class ClassicMembership(Joining):
         log.warning(
             "group %s: member %s lost its session: %s", self.group.group_id, self.group.member_id, name
         )
-        leaving = self.state is State.LEAVING
+        leaving = self.state is JoiningState.LEAVING
         keep = code == error_codes.ILLEGAL_GENERATION
         if leaving and keep:
             self._departures.add(now, self.group, self._join, self._leave_reason, awaited=True)
@@ -340,7 +342,7 @@ class ClassicMembership(Joining):
         self._reset()
         self.group = replace(self.group, member_id=member_id)
         if leaving:
-            self._go(State.UNJOINED)
+            self._go(JoiningState.UNJOINED)
         else:
             self._begin(now, f"session lost: {name}")
 
@@ -350,13 +352,13 @@ class ClassicMembership(Joining):
         # Repeated polls must not join in a tight loop: each join may be a rebalance for all members.
         self._backoff.failed(now)
         log.error("group %s: %s", self.group.group_id, error)
-        leaving = self.state is State.LEAVING
+        leaving = self.state is JoiningState.LEAVING
         if not fenced:
             self._departures.add(now, self.group, self._join, "fatal error")
         self._partitions.lose()
         self._reset()
         self._history.give_up(now, f"{'fenced' if fenced else 'gave up'}: {error}", self.group)
-        self._go(State.UNJOINED)
+        self._go(JoiningState.UNJOINED)
         # A fenced member that rejoined would fence the other one, and so on for ever. So only a new subscribe() joins.
         self.needs_polled = not (leaving or fenced)
         self._add_event(Failed(error, fatal=fenced, gave_up=True))
@@ -373,4 +375,4 @@ class ClassicMembership(Joining):
         self._history.forget()
         self._reset()
         self._user_data.last = LastAssignment()
-        self._go(State.UNJOINED)
+        self._go(JoiningState.UNJOINED)
