@@ -14,7 +14,7 @@ from kadence_broker.coordinator.coordinator import GroupCoordinator
 from kadence_broker.coordinator.effects import Answer, Caller, GroupOutcome, Outcome
 from kadence_broker.coordinator.groups import Group
 from kadence_broker.coordinator.records import Record
-from kadence_broker.coordinator.topics import TopicImage, Topics, TopicTable
+from kadence_broker.coordinator.topics import TopicImage, TopicImages, TopicTable
 
 __all__ = [
     "Answer",
@@ -28,6 +28,6 @@ __all__ = [
     "Outcome",
     "Record",
     "TopicImage",
+    "TopicImages",
     "TopicTable",
-    "Topics",
 ]

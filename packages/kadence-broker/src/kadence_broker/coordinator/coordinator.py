@@ -48,7 +48,7 @@ from kadence_broker.coordinator.share import offsets as share_offsets
 from kadence_broker.coordinator.share.group import ShareGroup
 from kadence_broker.coordinator.share.state import Results, ShareState, StateRequest
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
-from kadence_broker.coordinator.topics import Topics, TopicTable
+from kadence_broker.coordinator.topics import TopicImages, TopicTable
 
 __all__ = ["GroupCoordinator"]
 
@@ -127,7 +127,7 @@ class GroupCoordinator:
         self,
         config: CoordinatorConfig | None = None,
         *,
-        topics: Topics | None = None,
+        topics: TopicImages | None = None,
         new_id: Callable[[], str] | None = None,
         wall: Callable[[int], int] = lambda now: now,
         share_state: ShareState | None = None,

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import blake2b
 
-from kadence_broker.coordinator.topics import Topics
+from kadence_broker.coordinator.topics import TopicImages
 
 __all__ = ["metadata_hash"]
 
 
-def metadata_hash(names: Iterable[str], topics: Topics) -> int:
+def metadata_hash(names: Iterable[str], topics: TopicImages) -> int:
     """The hash of the topics that exist; 0 if none does."""
     digest = blake2b(digest_size=8)
     found = False

@@ -18,7 +18,7 @@ from kadence_broker.coordinator.offsets.store import OffsetStore
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.share.state import NoState, ShareState, StateRequest
 from kadence_broker.coordinator.timers import Timers
-from kadence_broker.coordinator.topics import Topics
+from kadence_broker.coordinator.topics import TopicImages
 
 __all__ = ["Shard"]
 
@@ -46,7 +46,7 @@ class Shard:
         self,
         config: CoordinatorConfig,
         new_id: Callable[[], str],
-        topics: Topics,
+        topics: TopicImages,
         wall: Callable[[int], int],
         replay: Callable[[Shard, Record], None],
         share_state: ShareState | None = None,

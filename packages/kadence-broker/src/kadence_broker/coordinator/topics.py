@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-__all__ = ["TopicImage", "TopicTable", "Topics"]
+__all__ = ["TopicImage", "TopicImages", "TopicTable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class TopicImage:
     racks: tuple[frozenset[str], ...] = ()
 
 
-class Topics(Protocol):
+class TopicImages(Protocol):
     """The topics of the cluster. They change between two steps of the coordinator, never within one."""
 
     @property
@@ -39,7 +39,7 @@ class Topics(Protocol):
 
 
 class TopicTable:
-    """`Topics` as a plain table, for simulations."""
+    """`TopicImages` as a plain table, for simulations."""
 
     def __init__(self, images: Iterable[TopicImage] = ()) -> None:
         self.version = 0

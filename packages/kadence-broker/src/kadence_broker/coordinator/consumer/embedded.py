@@ -12,7 +12,7 @@ from kadence.protocol.consumer_protocol_assignment import ConsumerProtocolAssign
 from kadence.protocol.consumer_protocol_subscription import ConsumerProtocolSubscription
 from kadence.protocol.registry import decode_versioned, encode_versioned
 from kadence.wire import WireError
-from kadence_broker.coordinator.topics import Topics
+from kadence_broker.coordinator.topics import TopicImages
 
 __all__ = ["BadMetadataError", "assigned_partitions", "assignment_bytes", "owned_partitions", "subscription"]
 
@@ -33,12 +33,12 @@ def subscription(metadata: bytes) -> ConsumerProtocolSubscription:
         raise BadMetadataError(f"malformed subscription: {problem}") from None
 
 
-def owned_partitions(said: ConsumerProtocolSubscription, topics: Topics) -> dict[bytes, frozenset[int]]:
+def owned_partitions(said: ConsumerProtocolSubscription, topics: TopicImages) -> dict[bytes, frozenset[int]]:
     """The partitions that a classic member reports as owned."""
     return _by_id(((each.topic, each.partitions) for each in said.owned_partitions), topics)
 
 
-def assigned_partitions(assignment: bytes, topics: Topics) -> dict[bytes, frozenset[int]]:
+def assigned_partitions(assignment: bytes, topics: TopicImages) -> dict[bytes, frozenset[int]]:
     """The partitions that the leader of a classic group assigned to a member.
 
     Raises:
@@ -55,7 +55,9 @@ def assigned_partitions(assignment: bytes, topics: Topics) -> dict[bytes, frozen
     return _by_id(((each.topic, each.partitions) for each in given.assigned_partitions), topics)
 
 
-def assignment_bytes(partitions: Mapping[bytes, Iterable[int]], metadata: bytes, topics: Topics) -> bytes:
+def assignment_bytes(
+    partitions: Mapping[bytes, Iterable[int]], metadata: bytes, topics: TopicImages
+) -> bytes:
     """An assignment for a classic member, in the version of the metadata that it sent."""
     version = min(int.from_bytes(metadata[:2], "big"), ConsumerProtocolAssignment.MAX_VERSION)
     named = {
@@ -65,7 +67,7 @@ def assignment_bytes(partitions: Mapping[bytes, Iterable[int]], metadata: bytes,
     return encode_versioned(ConsumerProtocolAssignment(assigned_partitions=given), version)
 
 
-def _by_id(named: Iterable[tuple[str, list[int]]], topics: Topics) -> dict[bytes, frozenset[int]]:
+def _by_id(named: Iterable[tuple[str, list[int]]], topics: TopicImages) -> dict[bytes, frozenset[int]]:
     found = {}
     for name, numbers in named:
         image = topics.by_name(name)

@@ -49,7 +49,7 @@ class ConsumerGroup:
         epoch: grows when members, subscriptions or topics change; Kafka begins with 1, and with no target to make.
         metadata_hash: of the topics, when the epoch was written.
         target_epoch, target_timestamp: the group epoch of the target, and the time of day (ms) when it was made.
-        topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
+        topics_version: soft; the `TopicImages.version` that `metadata_hash` was last compared with.
         matched_version: soft; the version that the regular expressions were last matched against.
         matching: soft; the matching in progress, over several steps.
     """

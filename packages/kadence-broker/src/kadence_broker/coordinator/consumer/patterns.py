@@ -48,7 +48,7 @@ class Resolved:
     """The topics that a regular expression matched.
 
     Attributes:
-        version: of the topics (`Topics.version`) that it was matched against, as that process counted.
+        version: of the topics (`TopicImages.version`) that it was matched against, as that process counted.
         timestamp: when, as time of day in ms.
     """
 

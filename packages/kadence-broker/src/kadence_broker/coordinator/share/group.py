@@ -35,7 +35,7 @@ class ShareGroup:
         target_epoch, target_timestamp: the group epoch of the target, and the time of day (ms) when it was made.
         initialising, initialised: topics by id. deleting: names of topics, by id, whose state is being deleted.
         has_state: a record of the three was written, though they may be empty.
-        topics_version: soft; the `Topics.version` that `metadata_hash` was last compared with.
+        topics_version: soft; the `TopicImages.version` that `metadata_hash` was last compared with.
         asked_at: soft; when a topic's partitions were last asked to be initialised.
         deletions: soft; how often the deletion of a topic's state was asked for.
     """

@@ -21,7 +21,7 @@ from kadence.protocol.add_partitions_to_txn import (
 )
 from kadence.types import TopicPartition
 from kadence_broker.coordinator.effects import Caller
-from kadence_broker.coordinator.topics import Topics
+from kadence_broker.coordinator.topics import TopicImages
 from kadence_broker.coordinator.transactions.ledger import Ledger, timeout_key
 from kadence_broker.coordinator.transactions.transaction import State, Transaction
 
@@ -31,7 +31,7 @@ _FIRST_FENCED_VERSION = 2
 
 
 def add_partitions(
-    ledger: Ledger, topics: Topics, now: int, caller: Caller, request: AddPartitionsToTxnRequest
+    ledger: Ledger, topics: TopicImages, now: int, caller: Caller, request: AddPartitionsToTxnRequest
 ) -> None:
     """Add all partitions or none: if one does not exist, the others get OPERATION_NOT_ATTEMPTED."""
     unknown: set[TopicPartition] = set()

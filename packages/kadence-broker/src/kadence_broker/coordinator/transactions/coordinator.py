@@ -16,7 +16,7 @@ from kadence.types import TopicPartition
 from kadence_broker.coordinator.effects import Caller
 from kadence_broker.coordinator.records import Record
 from kadence_broker.coordinator.timers import TimerKey, TimerKind
-from kadence_broker.coordinator.topics import Topics
+from kadence_broker.coordinator.topics import TopicImages
 from kadence_broker.coordinator.transactions import adding, admin, ending, initialising
 from kadence_broker.coordinator.transactions.ledger import Ledger, Step, TransactionConfig, timeout_key
 from kadence_broker.coordinator.transactions.transaction import State, Transaction
@@ -46,7 +46,7 @@ class TransactionCoordinator:
         self,
         config: TransactionConfig,
         *,
-        topics: Topics,
+        topics: TopicImages,
         offsets_partition: Callable[[str], int],
         new_producer_id: Callable[[], int],
         wall: Callable[[int], int] = lambda now: now,
