@@ -458,6 +458,34 @@ def test_a_request_for_any_node_does_not_wait_behind_a_silent_broker(
         assert client.in_flight(1) == 4, "nobody else is there"
 
 
+@pytest.mark.parametrize(("owed", "waited_ms"), [(2, 0), (1, 10)])
+def test_a_request_for_any_node_does_not_wait_behind_one_that_only_that_node_can_answer(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, owed: int, waited_ms: int
+) -> None:
+    """Such a one may take as long as its time limit allows, and others are answered at once."""
+
+    def swallowing(listener: socket.socket) -> None:
+        with accept(listener) as silent:
+            silent.greet()
+            while True:
+                silent.read()
+
+    clock = FakeClock()
+    monkeypatch.setattr(Channel, "heard_at", -1)
+    with serve(swallowing) as slow, serve(swallowing) as busy:
+        client = (driver := connect(slow, clock=clock)).client
+        client.set_nodes([Node(1, *slow), Node(2, *busy)])
+        for node_id, count in ((1, owed), (2, 1)):
+            clock.advance(waited_ms)
+            for _ in range(count):
+                driver.send(HEARTBEAT, node_id=node_id)
+            driver.until(lambda: client.api_range(node_id, METADATA.API_KEY) is not None)  # noqa: B023
+        for count in (2, 3, 4):
+            driver.send(METADATA)
+            client.poll(0)
+            assert client.in_flight(2) == count, client
+
+
 def test_connections_on_which_something_was_heard_are_not_given_up(connect: Connect) -> None:
     with serve(answering(HeartbeatResponse(), HeartbeatResponse())) as (host, port):
         driver = connect((host, port))

@@ -23,10 +23,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.request import Completed, Loan, Ranges, Request, choose, ranges_of
+from kadence.connection.request import ANY_NODE, Completed, Loan, Ranges, Request, choose, ranges_of
 from kadence.connection.sent import FIRST_WITH_IDS, Again, Sent, again, can_go_again
 from kadence.errors import (
     ConnectError,
@@ -373,6 +374,12 @@ class BrokerConnection:
         """Requests of others that were handed to this connection and have not ended."""
         unanswered = sum(request is not None for _, request, _ in self._out)
         return unanswered + sum(sent.request is not None for sent in self._in_flight)
+
+    @property
+    def owed(self) -> int:
+        """Those of them that no other broker can answer."""
+        requests = chain((request for _, request, _ in self._out), (sent.request for sent in self._in_flight))
+        return sum(request is not None and request.node_id != ANY_NODE for request in requests)
 
     @property
     def idle(self) -> bool:

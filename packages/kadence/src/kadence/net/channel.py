@@ -202,10 +202,23 @@ class Channel:
         """When (ms of the monotonic clock) something was read last, be it a part of a long answer; -1: never."""
         return -1 if self._stream is None else self._stream.intake.heard_at
 
+    def waited_ms(self, now: int) -> int:
+        """How long the broker has not been heard although it owes an answer; 0 without one."""
+        connection = self._connection
+        return 0 if connection is None else max(now - max(connection.owes_since, self.heard_at), 0)
+
     def is_silent(self, now: int) -> bool:
         """The broker has not answered for so long that other brokers should be asked."""
-        connection = self._connection
-        return connection is not None and now - max(connection.owes_since, self.heard_at) >= _SILENT_MS
+        return self.waited_ms(now) >= _SILENT_MS
+
+    def rank(self, now: int) -> tuple[int, int, int]:
+        """For a request that any broker can answer; the lowest is the best.
+
+        It waits behind those in flight. Those that other brokers could answer, too, are short; others may take as long
+        as their time limits allow.
+        """
+        owed = 0 if self._connection is None else self._connection.owed
+        return self.waited_ms(now), owed, self.in_flight
 
     def is_throttled(self, now: int) -> bool:
         """The broker throttles this client."""

@@ -484,7 +484,7 @@ class NetworkClient:
         ready = [item for item in channels if item.is_ready and not item.is_throttled(now)]
         silent = [item for item in ready if item.is_silent(now)]
         if len(ready) > len(silent):
-            return min((item for item in ready if item not in silent), key=lambda item: item.in_flight)
+            return min((item for item in ready if item not in silent), key=lambda item: item.rank(now))
         dialling = [item for item in channels if item.is_started and item not in silent]
         if dialling:
             return dialling[0]
@@ -492,7 +492,7 @@ class NetworkClient:
         for known in self._candidates():
             if not known.waits(now) and known.address not in avoided:
                 return self._channel(known, purpose)
-        return min(silent, key=lambda item: item.in_flight) if silent else None
+        return min(silent, key=lambda item: item.rank(now)) if silent else None
 
     def _stir_all(self) -> None:
         """Something changed that any channel may depend on: the brokers, or the times when they may be tried."""
