@@ -52,6 +52,16 @@ ROWS = {
         "--from takes earliest or latest only",
         ("consume t --group g2 --from earliest -e", "groups reset g2 --topic t --to earliest"),
     ),
+    "a range from behind": Row(
+        "consume t:1-0 -e",
+        "1-0 in 't:1-0' is not a range: its smaller number comes first",
+        ("consume t:0-1 -e",),
+    ),
+    "a device for records": Row(
+        "consume t -e --format csv -o /dev/null",
+        "is no regular file; without -o records go to stdout, as lines",
+        ("consume t -e",),
+    ),
     "raw records": Row(
         "consume t -e --raw", "--raw is for --format values", ("consume t -e --raw --format values",)
     ),

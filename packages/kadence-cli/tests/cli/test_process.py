@@ -130,11 +130,18 @@ def test_a_broker_with_logins_and_faults(tmp_path: Path) -> None:
     [
         (["--fault", "fetch explode"], b"'explode' is none of"),
         (["--users", "/nowhere"], b"--users /nowhere: No such file"),
+        (["--users", "alone"], b"--users alone, line 2: a line is NAME:PASSWORD"),
+        (["--users", "nobody"], b"--users nobody: it has no users; a line is NAME:PASSWORD"),
         (["--tls-key", "key.pem"], b"need --tls-certificate"),
         (["--tls-certificate", "/nowhere.pem"], b"'/nowhere.pem' and its key cannot be used"),
     ],
 )
-def test_a_broker_says_what_is_wrong(options: list[str], message: bytes) -> None:
+def test_a_broker_says_what_is_wrong(
+    options: list[str], message: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "alone").write_text("ann:secret\nbob\n")
+    (tmp_path / "nobody").write_text("# nobody yet\n")
+    monkeypatch.chdir(tmp_path)
     ran = run(["broker", "--port", "0", *options])
     assert ran.returncode in (1, 2)
     assert message in ran.stderr

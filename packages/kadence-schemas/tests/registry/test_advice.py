@@ -45,6 +45,11 @@ def latest(client: SchemaRegistryClient) -> None:
     AvroSerializer(client, use_latest_version=True).serialize("t", (), 1)
 
 
+def subjects(token: Any) -> Call:
+    """What the registry has, for a client with this token."""
+    return lambda c: SchemaRegistryClient(*c._urls, bearer_auth_token=token).get_subjects()
+
+
 TITLED = {"title": "Count", "type": "integer"}
 ROWS = {
     "a schema that is no Schema": Row(
@@ -142,6 +147,18 @@ ROWS = {
             lambda _: SchemaRegistryClient("http://b", basic_auth_user_info="me:pw"),
             lambda _: SchemaRegistryClient("http://b", bearer_auth_token="t"),
         ),
+    ),
+    "a token of two lines": Row(
+        subjects("secret\n"),
+        ConfigError,
+        "must give a token: ASCII characters on one line",
+        (subjects("secret"), subjects(lambda: "secret")),
+    ),
+    "a callable without a token": Row(
+        subjects(lambda: b"secret"),
+        ConfigError,
+        "must give a token: ASCII characters on one line",
+        (subjects(lambda: "secret"),),
     ),
 }
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
 
@@ -16,6 +17,7 @@ from kadence.environment import Environment
 from kadence.errors import ConfigError, KafkaError
 from kadence.types import TopicPartition
 from kadence_spark.decode import options as decoding
+from kadence_spark.decode.formats import decoder_of
 from kadence_spark.decode.inference import decoded_ddl
 from kadence_spark.decode.layout import layout_of
 from kadence_spark.lakehouse import options as lakehouse
@@ -24,8 +26,9 @@ from kadence_spark.pipeline.reading import parse as pipeline_of
 from kadence_spark.sink import options as sink
 from kadence_spark.source import options as source
 from kadence_spark.source.java_regex import compiled
-from kadence_spark.source.schema import COLUMNS
+from kadence_spark.source.schema import COLUMNS, projection
 from kadence_spark.source.start import Subscription, check_existence
+from kadence_spark.table import options_of_new_table
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
 Options = Mapping[str, str]
@@ -45,6 +48,12 @@ def written(given: Options) -> object:
 
 def table(given: Options) -> object:
     return lakehouse.parse(given, "iceberg", streaming=False)
+
+
+def kept(given: Options) -> object:
+    """The options of a table that CREATE TABLE makes."""
+    of_table = {f"option.{name}": text for name, text in {**SERVERS, "subscribe": "t", **given}.items()}
+    return options_of_new_table({"provider": "kadence", **of_table})
 
 
 class Row(NamedTuple):
@@ -131,6 +140,28 @@ OPTIONS = {
         {"subscribe": "t", "kafka.max.poll.records": "auto"},
         "leave it out, or say how many rows an Arrow batch may have",
         ({"subscribe": "t"}, {"subscribe": "t", "kafka.max.poll.records": "10000"}),
+    ),
+    "a batch that begins at the end": Row(
+        batch,
+        {"subscribe": "t", "startingOffsets": "latest"},
+        "It may be earliest, committed, or JSON with an offset for each partition",
+        (
+            {"subscribe": "t", "startingOffsets": "earliest"},
+            {"subscribe": "t", "startingOffsets": "committed", "kafka.group.id": "g"},
+            {"subscribe": "t", "startingOffsets": '{"t":{"0":5}}'},
+        ),
+    ),
+    "an end at the beginning": Row(
+        batch,
+        {"subscribe": "t", "endingOffsets": '{"t":{"0":-2}}'},
+        "-2 (earliest) is not allowed here",
+        ({"subscribe": "t", "endingOffsets": '{"t":{"0":-1}}'},),
+    ),
+    "an empty pattern": Row(
+        stream,
+        {"subscribePattern": " "},
+        "it would match every topic, which .* says clearly",
+        ({"subscribePattern": ".*"},),
     ),
     "where bad records go": Row(
         batch,
@@ -232,6 +263,18 @@ OPTIONS = {
             {**REGISTRY, "schema.registry.basic.auth.user.info": "me:pw"},
             {**REGISTRY, "schema.registry.bearer.auth.token": "t"},
         ),
+    ),
+    "a login in a table": Row(
+        kept,
+        {"kafka.sasl.mechanism": "PLAIN", "kafka.sasl.username": "me", "kafka.sasl.password": "pw"},
+        "leave out of the table all options that belong to this one",
+        ({},),
+    ),
+    "decoding in a table": Row(
+        kept,
+        {"value.format": "json"},
+        "CREATE TEMPORARY VIEW",
+        ({},),
     ),
     "a pattern's set in a set": Row(
         compiled,
@@ -362,6 +405,19 @@ def inferred(given: Options) -> str:
     return decoded_ddl(decode, given, COLUMNS)
 
 
+def zoned(zone: str | None) -> object:
+    """How JSON's times without a zone are read in a session with this one."""
+    options = {"value.format": "json"} if zone is None else {"value.format": "json", "timeZone": zone}
+    decode = decoding.parse(options)
+    assert decode is not None
+    times = pa.struct([("at", pa.timestamp("us", "UTC"))])
+    return decoder_of(decode.value, times, "Mars/Phobos")
+
+
+def chosen(column: tuple[str, str]) -> object:
+    return projection([column], include_headers=False)
+
+
 def exists(topics: str) -> None:
     check_existence(Subscription(tuple(topics.split(","))), [TopicPartition("orders", 0)])
 
@@ -405,6 +461,19 @@ PURE = {
         {**REGISTRY, "subscribe": "t,u"},
         "or the option value.schema",
         ({**REGISTRY, "subscribe": "t,u", "value.schema": '{"type": "record", "name": "R", "fields": []}'},),
+    ),
+    "a session's time zone": Row(
+        zoned, None, "or give the zone with the option timeZone, such as +01:00", ("+01:00", "Europe/Berlin")
+    ),
+    "a column that Kafka does not have": Row(
+        chosen,
+        ("amount", "int"),
+        "a schema chooses from key, value, topic, partition, offset, timestamp, timestampType and, with "
+        "includeHeaders=true, headers",
+        tuple(COLUMNS.items()),
+    ),
+    "a column of another type": Row(
+        chosen, ("value", "string"), "column 'value' is binary, not string; cast it", (("value", "binary"),)
     ),
     "a topic that does not exist": Row(
         exists, "orders,order", "create it first, or check the option's spelling", ("orders",)

@@ -167,6 +167,25 @@ def test_a_pattern_that_the_client_matches(
         member.close()
 
 
+def test_a_group_that_is_converted_takes_a_pattern_of_the_broker(servers: str) -> None:
+    pytest.importorskip("re2")
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "group_id": "converted"}
+    with Consumer(**settings, **CLASSIC) as member:
+        joined(member)
+        with (
+            Consumer(**settings) as consumer,
+            pytest.raises(
+                KafkaError, match=r"group\.protocol=consumer converts the group \(auto never does\)"
+            ),
+        ):
+            joined(consumer, SubscriptionPattern("t.*"))
+        with Consumer(**settings, group_protocol="consumer") as consumer:
+            consumer.subscribe(SubscriptionPattern("t.*"))
+            while not consumer.group_metadata().member_id or consumer.group_metadata().generation_id < 1:
+                consumer.poll(0.05)
+                member.poll(0.05)
+
+
 def polled_on(consumer: Consumer[Any, Any]) -> None:
     """Until a poll raises."""
     while True:

@@ -7,6 +7,7 @@ import os
 import re
 import signal
 import threading
+from datetime import date, datetime
 from typing import Any
 
 import pytest
@@ -85,11 +86,35 @@ PRODUCER = {
         (lambda p: p.send_arrow(table(value=[b"v"], partition=[0]), "t").result(10),),
         {"partitioner": "consistent_random"},
     ),
+    "a column of another type": Row(
+        lambda p: p.send_arrow(table(value=[1]), "t"),
+        SerializationError,
+        "the column 'value' must be binary or string, not int64; cast it first",
+        (lambda p: p.send_arrow(cast(table(value=[1]), "string"), "t").result(10),),
+    ),
+    "a partition that is no integer": Row(
+        lambda p: p.send_arrow(table(value=[b"v"], partition=[0.0]), "t"),
+        SerializationError,
+        "the column 'partition' must be an integer, not double; cast it first",
+        (
+            lambda p: p.send_arrow(cast(table(value=[b"v"], partition=[0.0]), "binary", "int32"), "t").result(
+                10
+            ),
+        ),
+    ),
 }
 
 
 def table(**columns: Any) -> Any:
     return pytest.importorskip("pyarrow").table(columns)
+
+
+def cast(given: Any, *types: str) -> Any:
+    """The table with its columns as these types."""
+    import pyarrow as pa
+
+    named = zip(given.column_names, types, strict=True)
+    return given.cast(pa.schema([(name, pa.type_for_alias(kind)) for name, kind in named]))
 
 
 def created(producer: Any, topic: str) -> None:
@@ -122,6 +147,12 @@ def test_a_setting_that_a_producers_error_names(settings: dict[str, Any], call: 
         call(producer)
 
 
+def read_as(kind: Any) -> Call:
+    """Reads a field as a type."""
+    return lambda s: read("t", bootstrap_servers=s, value="json", errors="null", schema={"at": kind})
+
+
+NAMED_TYPES = ("double", "int64", "string", "bool", "date32", "timestamp[us, tz=UTC]")
 READ = {
     "a group": Row(
         lambda s: read("t", bootstrap_servers=s, group_id="g"),
@@ -163,6 +194,12 @@ READ = {
                 schema_registry_url="http://127.0.0.1:1",
             ),
         ),
+    ),
+    "a type that no JSON has": Row(
+        read_as("time64[us]"),
+        ValueError,
+        "a type of pyarrow or its name ('double', 'int64', 'string', 'bool', 'date32', 'timestamp[us, tz=UTC]')",
+        tuple(map(read_as, (*NAMED_TYPES, float, int, str, bool, datetime, date, {"inner": int}, [int]))),
     ),
 }
 

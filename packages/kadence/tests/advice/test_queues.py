@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -33,7 +35,11 @@ INSTEAD: dict[str, tuple[str, Mapping[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    quick = {"group.share.heartbeat.interval.ms": 100, "group.share.min.heartbeat.interval.ms": 100}
+    quick = {
+        "group.share.heartbeat.interval.ms": 100,
+        "group.share.min.heartbeat.interval.ms": 100,
+        "group.share.min.record.lock.duration.ms": 1000,
+    }
     with Broker(topics={"t": 1}, config=quick) as broker:
         with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
             for group in ("wanted", "bad"):
@@ -169,3 +175,56 @@ def test_a_group_of_consumers_is_no_queue_until_it_is_deleted(servers: str) -> N
         consumer.subscribe("t")
         while not consumer.assignment():
             consumer.poll(0.2)
+
+
+def test_a_table_that_is_acknowledged_says_which_records(servers: str) -> None:
+    pytest.importorskip("pyarrow")
+    settings: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "group_id": "wanted",
+        "share_acknowledgement_mode": "explicit",
+    }
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"of a table")
+    with ShareConsumer(**settings) as consumer:
+        consumer.subscribe("t")
+        while not (table := consumer.poll_arrow(1)).num_rows:
+            pass
+        with pytest.raises(
+            ValueError, match=r"has the columns topic, partition and offset; this one lacks topic"
+        ):
+            consumer.acknowledge(table.select(["value", "partition", "offset"]))
+        consumer.acknowledge(table.select(["topic", "partition", "offset"]))
+        assert [*consumer.commit().values()] == [None]
+
+
+def test_locks_of_a_group_that_allows_it_are_renewed(servers: str, caplog: pytest.LogCaptureFixture) -> None:
+    """At first it does not; the log line asks whether the setting is off."""
+    group = ConfigResource("group", "renewing")
+    settings: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "group_id": "renewing",
+        "share_acknowledgement_mode": "explicit",
+    }
+    with Admin(bootstrap_servers=servers) as admin, Producer(bootstrap_servers=servers) as producer:
+        lock = {"share.record.lock.duration.ms": "1000", "share.auto.offset.reset": "earliest"}
+        admin.incremental_alter_configs({group: {**lock, "share.renew.acknowledge.enable": "false"}})
+        producer.send("t", b"held").result(10)
+        with ShareConsumer(**settings) as consumer, caplog.at_level(logging.WARNING, "kadence"):
+            consumer.subscribe("t")
+            while not consumer.poll(1):
+                pass
+            end = time.monotonic() + 20
+            while "Is share.renew.acknowledge.enable of group renewing off?" not in caplog.text:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+        caplog.clear()
+        admin.incremental_alter_configs({group: {"share.renew.acknowledge.enable": "true"}})
+        with ShareConsumer(**settings) as consumer, caplog.at_level(logging.WARNING, "kadence"):
+            consumer.subscribe("t")
+            while not (records := consumer.poll(1)):
+                pass
+            time.sleep(2)
+            consumer.acknowledge(records)
+            assert [*consumer.commit().values()] == [None]
+        assert "cannot be renewed" not in caplog.text

@@ -23,6 +23,19 @@ TLS = {"security.protocol": "SSL"}
 STORE = {"ssl.keystore.type": "PEM", "ssl.keystore.location": "store.pem"}
 KERBEROS = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true keyTab='k' principal='me@A'"
 
+TICKETS = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+}
+TOKENS = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "OAUTHBEARER",
+    "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/t",
+    "sasl.oauthbearer.client.credentials.client.id": "me",
+    "sasl.oauthbearer.client.credentials.client.secret": "s",
+}
+
 
 class Mine(RangeAssignor):
     name = "mine"
@@ -308,6 +321,39 @@ ROWS = {
                 "sasl.jaas.config": f"{JAAS} clientId='me' clientSecret='s';",
             },
         ),
+    ),
+    "a password for Kerberos": Row(
+        AdminConfig,
+        {**TICKETS, "sasl.username": "me", "sasl.password": "s"},
+        "its keys are sasl.kerberos.principal and sasl.kerberos.keytab, or kinit gets tickets before",
+        ({**TICKETS, "sasl.kerberos.principal": "me@A", "sasl.kerberos.keytab": "k"}, TICKETS),
+    ),
+    "a password for tokens": Row(
+        AdminConfig,
+        {**TOKENS, "sasl.username": "me", "sasl.password": "s"},
+        "its keys are sasl.oauthbearer.client.credentials.client.id and .secret",
+        (TOKENS,),
+    ),
+    "tokens in plain text": Row(
+        AdminConfig,
+        {**TOKENS, "sasl.oauthbearer.token.endpoint.url": "http://login.example.org/t"},
+        "must begin with https://: the client's secret is sent there",
+        (
+            {**TOKENS, "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/t"},
+            {**TOKENS, "sasl.oauthbearer.token.endpoint.url": "http://localhost:8080/t"},
+        ),
+    ),
+    "a certificate without its key": Row(
+        AdminConfig,
+        {**TLS, "ssl.keystore.certificate.chain": "PEM"},
+        "ssl.keystore.key and ssl.keystore.certificate.chain belong together; one is missing",
+        ({**TLS, "ssl.keystore.certificate.chain": "PEM", "ssl.keystore.key": "PEM"},),
+    ),
+    "no assignor at all": Row(
+        ConsumerConfig,
+        {"partition.assignment.strategy": " , "},
+        "must name at least one assignor",
+        ({"partition.assignment.strategy": "range"},),
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Iterator
@@ -9,8 +10,18 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kadence import Admin, Broker, Consumer, NewTopic, Producer, Retry, TopicPartition
-from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence import (
+    Admin,
+    AsyncConsumer,
+    Broker,
+    Consumer,
+    NewTopic,
+    OffsetAndMetadata,
+    Producer,
+    Retry,
+    TopicPartition,
+)
+from kadence.errors import ConcurrentAccessError, ConfigError, IllegalStateError, KafkaError
 
 PARTITION = TopicPartition("t", 0)
 
@@ -32,6 +43,10 @@ class Row(NamedTuple):
 
 
 def handle(_: Any) -> None:
+    pass
+
+
+async def coroutine(_: Any) -> None:
     pass
 
 
@@ -100,6 +115,21 @@ ROWS = {
         TypeError,
         "a handler takes a record (with batch, a list of records), or a record and a Context",
         (work(), lambda c: (c.assign({PARTITION: (1, 2)}), c.process(lambda record, context: None))),
+    ),
+    "a coroutine function on threads": Row(
+        lambda c: (c.assign({PARTITION: (0, 1)}), c.process(coroutine, executor="threads")),
+        ConfigError,
+        "the event loop runs coroutine functions, and threads and processes run plain ones",
+        (
+            lambda c: (c.assign({PARTITION: (0, 1)}), c.process(coroutine, executor="loop")),
+            lambda c: (c.assign({PARTITION: (1, 2)}), c.process(coroutine)),
+        ),
+    ),
+    "a plain function on the event loop": Row(
+        work(executor="loop"),
+        ConfigError,
+        "the event loop runs coroutine functions, and threads and processes run plain ones",
+        (work(executor="threads"), work()),
     ),
     "transactions of committed and other records": Row(
         work(transactional_id="x"),
@@ -180,3 +210,47 @@ def test_transactions_begin_with_init_transactions(servers: str) -> None:
         producer.init_transactions()
         producer.begin_transaction()
         producer.abort_transaction()
+
+
+def test_a_commit_beside_process_says_which_offsets(servers: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(
+            bootstrap_servers=servers,
+            group_id="beside",
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=60_000,
+        ) as consumer:
+            told: list[str] = []
+
+            async def handle(record: Any) -> None:
+                with pytest.raises(IllegalStateError) as caught:
+                    await consumer.commit()
+                told.append(str(caught.value))
+                await consumer.commit({PARTITION: OffsetAndMetadata(record.offset)})
+
+            await consumer.assign({PARTITION: (0, 1)})
+            assert (await consumer.process(handle)).done == 1
+            assert "commit() without offsets would commit what is not done, too" in told[0]
+
+    asyncio.run(main())
+
+
+def test_a_task_polls_when_process_of_another_task_has_returned(servers: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers=servers, group_id="later") as consumer:
+            began = asyncio.Event()
+
+            async def handle(_: Any) -> None:
+                began.set()
+                await asyncio.sleep(0.1)
+
+            await consumer.assign({PARTITION: (0, 1)})
+            working = asyncio.ensure_future(consumer.process(handle))
+            await began.wait()
+            with pytest.raises(ConcurrentAccessError, match="only it may poll until it has returned"):
+                await consumer.poll(0)
+            await working
+            await consumer.assign({PARTITION: (1, 2)})
+            assert [record.value for record in await consumer.poll(10)] == [b"1"]
+
+    asyncio.run(main())

@@ -31,7 +31,7 @@ def test_it_is_told_of_each_partition_with_its_offsets_without_gaps(made: Made) 
     ]
 
 
-@pytest.mark.parametrize("where", ["poll", "commit", "commit_async", "close"])
+@pytest.mark.parametrize("where", ["poll", "commit", "commit_async", "unsubscribe", "close"])
 def test_it_runs_inside_the_calls_that_acknowledge(made: Made, where: str) -> None:
     consumer, network = made
     told: list[frozenset[int]] = []

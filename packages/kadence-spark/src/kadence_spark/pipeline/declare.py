@@ -5,8 +5,8 @@ A file of definitions has two lines::
     from kadence_spark.pipeline.declare import declare
     declare("flights.toml")
 
-There Spark decides where tables are stored, when they are updated and on which session. So the file's sink,
-trigger, checkpoint and Spark settings have no effect.
+There Spark decides where tables are stored, when they are updated and on which session. So trigger, checkpoint and
+Spark settings of the file have no effect, and of the sink only ``partition_by`` and ``provenance`` have one.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
 def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
-    """The pipeline with the environment's values in its SQL: statements, conditions, keys, JSON's columns."""
+    """The pipeline with the environment's values in its SQL: statements, conditions, keys, columns."""
     fill = environment.fill
 
     def output(each: Output) -> Output:
@@ -65,13 +65,14 @@ def filled(pipeline: Pipeline, environment: Environment) -> Pipeline:
     decode, group, dead = pipeline.decode, pipeline.aggregate, pipeline.dead_letters
     if decode is not None and decode.schema is not None:
         decode = replace(decode, schema=fill(decode.schema))
+    mark = None if group is None or group.watermark is None else fill(group.watermark)
     return replace(
         pipeline,
         decode=decode,
         transform=tuple(replace(each, sql=fill(each.sql)) for each in pipeline.transform),
         expect=tuple(replace(each, condition=fill(each.condition)) for each in pipeline.expect),
         sink=output(pipeline.sink),
-        aggregate=None if group is None else replace(group, sql=fill(group.sql)),
+        aggregate=None if group is None else replace(group, sql=fill(group.sql), watermark=mark),
         dead_letters=None if dead is None else output(dead),
     )
 

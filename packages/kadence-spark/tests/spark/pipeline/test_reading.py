@@ -405,12 +405,19 @@ def test_variables_in_sql() -> None:
         .replace("id % 2 = 0", "id % ${BY} = 0")
         .replace("id > 0", "id > ${BY}")
     )
-    environment = Environment({"TYPE": "bigint", "BY": "7"})
-    made = filled(checked(parse(text, "p", {"TYPE": "", "BY": ""}), environment), environment)
+    text += '[aggregate]\nsql = "SELECT count(*) FROM records GROUP BY ${AT}"\nwatermark = "${AT}"\ndelay = "1m"\n'
+    values = {"TYPE": "bigint", "BY": "7", "AT": "seen_at"}
+    environment = Environment(values)
+    made = filled(checked(parse(text, "p", values), environment), environment)
     assert made.decode is not None
     assert made.decode.schema == "id bigint"
     assert made.transform[0].sql == "SELECT * FROM records WHERE id % 7 = 0"
     assert made.expect[0].condition == "id > 7"
+    assert made.aggregate is not None
+    assert (made.aggregate.sql, made.aggregate.watermark) == (
+        "SELECT count(*) FROM records GROUP BY seen_at",
+        "seen_at",
+    )
 
 
 def test_every_example_is_a_good_file() -> None:

@@ -56,7 +56,7 @@ class ClientConfig:
     bootstrap_resolve_timeout_ms: int = key(
         "int",
         0,
-        "If no name in bootstrap.servers has an address for this long, every call raises BootstrapResolutionError, and "
+        "If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and "
         "the client is finished. 0: names are looked up again and again, and calls end by their own timeouts.",
         low=0,
         high=INT32_MAX,

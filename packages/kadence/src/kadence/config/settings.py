@@ -19,9 +19,9 @@ class ClientSettings(TypedDict, total=False):
     address of each name.
     """
     bootstrap_resolve_timeout_ms: int | str
-    """If no name in bootstrap.servers has an address for this long, every call raises
-    BootstrapResolutionError, and the client is finished. 0: names are looked up again and again, and calls
-    end by their own timeouts. Default: 0.
+    """If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and
+    the client is finished. 0: names are looked up again and again, and calls end by their own timeouts.
+    Default: 0.
     """
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""

@@ -1,7 +1,7 @@
 """Tells the application what became of its acknowledgements (KIP-932). Application side.
 
-The callback runs on the application's thread, inside poll, commit, commit_async and close. What it raises is logged, as
-in Kafka's own client, and a call of the consumer inside it is refused.
+The callback runs on the application's thread, inside poll, commit, commit_async, unsubscribe and close. What it
+raises is logged, as in Kafka's own client, and a call of the consumer inside it is refused.
 """
 
 from __future__ import annotations
