@@ -6,6 +6,8 @@ also in the summary of the snapshot, for readers of the history; but snapshots e
 
 from __future__ import annotations
 
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,16 +24,21 @@ from kadence_spark.stamp import Stamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["LAST_BATCH", "IcebergFile", "IcebergFiles", "IcebergTarget", "opened", "prepared"]
+__all__ = ["LAST_BATCH", "IcebergFile", "IcebergFiles", "IcebergTarget", "all_or_none", "opened", "prepared"]
 
 _log = logger("kadence.spark")
 
 LAST_BATCH: Final = "kadence.last-batch."
 """The prefix of the property with the number of a writer's last batch; the writer follows."""
 
-
 _FIRST_FILE: Final = "kadence.file"
 """The key in a snapshot's summary with its first file, which identifies the commit."""
+
+_END_S: Final = 60
+"""How long a write that has failed waits for its other files."""
+
+_LOOK_S: Final = 0.02
+"""How often it looks at them: the library's threads report nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class IcebergFiles:
         with _told(self.settings):
             metadata = TableMetadataUtil.parse_raw(self.metadata)
             ids = str(metadata.table_uuid), metadata.default_spec_id
-            with _all_or_none(load_file_io(self.settings, metadata.location), self.settings) as io:
+            with all_or_none(load_file_io(self.settings, metadata.location), self.settings) as io:
                 return [IcebergFile(each, *ids) for each in _dataframe_to_data_files(metadata, rows, io)]
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
@@ -261,10 +268,16 @@ def _remove(io: Any, paths: Sequence[str], settings: Mapping[str, Any]) -> None:
 
 
 class _Outputs:
-    """A store that remembers its written files, and does not delete any."""
+    """A store that remembers its written files, and does not delete any.
+
+    The library writes files on several threads, and raises when the first of them fails, while it writes the others.
+    """
 
     def __init__(self, io: Any) -> None:
         self._io = io
+        self._lock = threading.Lock()
+        self.streams: list[Any] = []
+        self.has_ended = False
         self.paths: list[str] = []
         self.unwanted: list[str] = []
 
@@ -273,20 +286,55 @@ class _Outputs:
 
     def new_output(self, location: str) -> Any:
         self.paths.append(location)
-        return self._io.new_output(location)
+        return _Output(self, self._io.new_output(location))
+
+    def begin(self, create: Callable[[], Any]) -> Any:
+        """Create a file, unless the write has failed."""
+        with self._lock:
+            if self.has_ended:
+                raise IllegalStateError("another file of the same write has failed")
+            stream = create()
+            self.streams.append(stream)
+        return stream
 
     def delete(self, location: str) -> None:
         self.unwanted.append(location)
 
+    def remove_all(self, settings: Mapping[str, Any]) -> None:
+        """The write has failed: begin no file, wait for those that are being written, and delete all."""
+        with self._lock:
+            self.has_ended = True
+        until = time.monotonic() + _END_S
+        while not all(stream.closed for stream in self.streams) and time.monotonic() < until:
+            time.sleep(_LOOK_S)
+        _remove(self._io, self.paths, settings)
+
+
+class _Output:
+    """A file of such a store, before it is created."""
+
+    def __init__(self, outputs: _Outputs, output: Any) -> None:
+        self._outputs = outputs
+        self._output = output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._output, name)
+
+    def __len__(self) -> int:
+        return len(self._output)
+
+    def create(self, overwrite: bool = False) -> Any:
+        return self._outputs.begin(lambda: self._output.create(overwrite=overwrite))
+
 
 @contextmanager
-def _all_or_none(io: Any, settings: Mapping[str, Any]) -> Iterator[_Outputs]:
+def all_or_none(io: Any, settings: Mapping[str, Any]) -> Iterator[_Outputs]:
     """A context with a store, whose written files are deleted if the block fails."""
     outputs = _Outputs(io)
     try:
         yield outputs
     except BaseException:
-        _remove(io, outputs.paths, settings)
+        outputs.remove_all(settings)
         raise
 
 
@@ -317,7 +365,7 @@ def _changing(table: Any, settings: Mapping[str, Any]) -> Iterator[None]:
         with _told(settings):
             table.refresh()
         if {each.manifest_list for each in table.snapshots()}.isdisjoint(outputs.paths):
-            _remove(io, outputs.paths, settings)
+            outputs.remove_all(settings)
             is_locked = str(problem).startswith(_LOCKED)
             raise (
                 ConflictError(said) if is_locked or table.metadata_location != before else RefusedError(said)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from tests.patience import until
 from tests.spark.lakehouse.conftest import Lake, needs
 
 from kadence.errors import IllegalStateError
 from kadence_spark.lakehouse.commit import ConflictError, RefusedError
+from kadence_spark.lakehouse.iceberg import all_or_none
 from kadence_spark.stamp import Stamp
 
 ROWS = pa.table({"id": list(range(1000)), "part": [number % 3 for number in range(1000)]})
@@ -42,6 +45,63 @@ def test_a_full_disk_leaves_no_files_of_a_task(lake: Lake, largest: int) -> None
     with full_disk(largest), pytest.raises(IllegalStateError, match="too large"):
         writer.write(ROWS)
     assert on_disk(lake) == before
+
+
+class Store:
+    """Files that are there once they are closed, as in an object store."""
+
+    def __init__(self) -> None:
+        self.files: set[str] = set()
+
+    def new_output(self, location: str) -> StoredOutput:
+        return StoredOutput(self, location)
+
+    def delete(self, location: str) -> None:
+        if location not in self.files:
+            raise FileNotFoundError(location)
+        self.files.remove(location)
+
+
+class StoredOutput:
+    def __init__(self, store: Store, location: str) -> None:
+        self._store = store
+        self._location = location
+        self.closed = False
+
+    def create(self, *, overwrite: bool) -> StoredOutput:
+        assert overwrite
+        return self
+
+    def close(self) -> None:
+        self._store.files.add(self._location)
+        self.closed = True
+
+
+def test_files_that_other_threads_write_when_one_has_failed_are_not_left() -> None:
+    store = Store()
+    before: list[str] = []
+    late: list[Any] = []
+
+    def write(outputs: Any) -> None:
+        stream = outputs.new_output("under way").create(overwrite=True)
+        until(lambda: outputs.has_ended)
+        before.extend(store.files)
+        stream.close()
+
+    def fail() -> None:
+        with all_or_none(store, {}) as outputs:
+            late.append(outputs.new_output("late"))
+            outputs.new_output("failed").create(overwrite=True).close()
+            threading.Thread(target=write, args=(outputs,)).start()
+            until(lambda: len(outputs.streams) == 2)
+            raise OSError("full")
+
+    with pytest.raises(OSError, match="full"):
+        fail()
+    with pytest.raises(IllegalStateError, match="another file"):
+        late[0].create(overwrite=True)
+    assert before == ["failed"]
+    assert not store.files
 
 
 def test_a_full_disk_leaves_no_files_of_a_commit(lake: Lake) -> None:
