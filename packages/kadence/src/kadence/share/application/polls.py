@@ -19,8 +19,9 @@ from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Stalls
 from kadence.errors import ClosedError, IllegalStateError
 from kadence.records import Record
+from kadence.share.application._marks import Chunk
 from kadence.share.application.buffer import Buffer
-from kadence.share.application.holding import Chunk, Holding
+from kadence.share.application.holding import Holding
 from kadence.share.application.results import Results
 from kadence.share.application.stepping import Stepping
 from kadence.share.events import Acknowledge, Sending
@@ -222,6 +223,7 @@ class SharePolls:
         progress = self._shared_state.progress
         calls = decodes and self._buffer.decoding is not None
         self._takes = True
+        self._holding.marks.close()
         try:
             if calls:
                 # A deserialiser that hangs is processing that hangs (B4), though it runs inside poll().
@@ -253,8 +255,9 @@ class SharePolls:
             self._holding.stepped = self._stepping.arm(reading.fetch, reading.partition, reading.ahead)
 
     def end_steps(self) -> None:
-        """Another call goes on where the steps have stopped."""
+        """Another call goes on where the steps, and words on single records, have stopped."""
         self._stepping.end()
+        self._holding.marks.close()
         stepped = self._holding.stepped
         if stepped is not None:
             self._shared_state.took(stepped.fetch, stepped.at, stepped.count)

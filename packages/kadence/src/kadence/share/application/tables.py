@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from kadence.share.application.holding import Chunk
+    from kadence.share.application._marks import Chunk
 
 __all__ = ["DELIVERY_COUNT", "ShareTable", "column_names", "offsets_of"]
 
