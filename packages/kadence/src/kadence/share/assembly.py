@@ -176,7 +176,7 @@ def core_of(
         config.group_id, holding.in_hand, config.stall_report_callback, shared_state.wall_offset_ms
     )
     notice(shared_state, stalls)
-    stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder)
+    stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder, holding.marks)
     polls = SharePolls(
         config, shared_state, clock, chosen, exchange, holding, buffer, results, stalls, stepping
     )

@@ -2,7 +2,7 @@
 
 cimport cython
 from kadence._native.records cimport Record
-from kadence.consumer._decoded_records cimport kd_shared_bool
+from kadence.consumer._decoded_records cimport DecodedRecords, kd_shared_bool
 
 cdef extern from "Python.h":
     unsigned long PyThread_get_thread_ident() nogil
@@ -17,6 +17,9 @@ cdef class Chunk:
     cdef readonly dict bad
     cdef long long first
     cdef bint is_dense
+    cdef bint extend(self, list records) except -1
+    cdef bint cut(self, Py_ssize_t count, Py_ssize_t sent) except -1
+    cdef bint _look_at_gaps(self) except -1
 
 @cython.final
 cdef class Marks:
@@ -29,7 +32,13 @@ cdef class Marks:
     cdef Chunk _chunk
     cdef Py_ssize_t _place
     cdef list _later
+    cdef DecodedRecords _ahead
+    cdef Chunk _followed
+    cdef Py_ssize_t _base
     cdef bint _say(self, object record, long long kind) except -1
+    cdef bint _say_behind_step(self, DecodedRecords ahead, object record, long long kind) except -1
+
+cdef bint is_one(object record, object kept) noexcept
 
 cdef int _UNSAID
 cdef int _GONE

@@ -25,6 +25,7 @@ if not cython.compiled:
     refuse(__name__)
     from collections.abc import Callable
 
+    from kadence.consumer.decoded_records import DecodedRecords
     from kadence.records import Record
 
     PyThread_get_thread_ident: Callable[[], int]
@@ -105,11 +106,37 @@ class Chunk:
 
     def first_states(self) -> bytearray:
         """What `states` is when the application gets the records."""
+        self._look_at_gaps()
+        return bytearray(self.count)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def extend(self, records: list[Any]) -> cython.bint:
+        """Steps may return these behind them. They are not held before."""
+        self.states = self.states + bytes((_GONE,)) * len(records)
+        self.records = self.records + records
+        return self._look_at_gaps()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def cut(self, count: cython.Py_ssize_t, sent: cython.Py_ssize_t) -> cython.bint:
+        """Steps have returned so many of them, and what is said of the first ones was sent."""
+        states: bytearray = self.states[:count]
+        if states[count - 1] == _GONE:
+            # Something was said of those before it, or it would not have been returned.
+            states[count - 1] = _UNSAID
+        states[:sent] = bytes((_GONE,)) * sent
+        self.records = self.records[:count]
+        self.states = states
+        return self._look_at_gaps()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _look_at_gaps(self) -> cython.bint:
         first, last = self.ends
-        count = self.count
         self.first = first
-        self.is_dense = last - first + 1 == count
-        return bytearray(count)
+        self.is_dense = last - first + 1 == self.count
+        return True
 
     def offset(self, place: int) -> int:
         """The offset of the record at a place."""
@@ -148,6 +175,14 @@ class Chunk:
         states = self.states
         return [(each.start(), each.end(), states[each.start()]) for each in _SAID.finditer(states)]
 
+    def said_of(self, states: bytes) -> list[Acknowledged]:
+        """What is said of the first records, of which these are the states."""
+        return [
+            each
+            for found in _SAID.finditer(states)
+            for each in self.ranges(found.start(), found.end(), states[found.start()])
+        ]
+
     def ranges(self, start: int, end: int, kind: int) -> list[Acknowledged]:
         """The offsets of the records at these places, and what is said of them."""
         if self.is_dense:
@@ -182,6 +217,9 @@ class Marks:
         self._chunk: Chunk | None = None
         self._place = 0
         self._later: list[Chunk] = []
+        self._ahead: DecodedRecords | None = None
+        self._followed: Chunk | None = None
+        self._base = 0
 
     def give(self, chunks: list[Chunk]) -> None:
         """A poll returns these: most probably something is said of their records one after the other."""
@@ -190,6 +228,41 @@ class Marks:
         self._place = 0
         self._later = later
         self.open()
+
+    def follow(self, chunk: Chunk, ahead: DecodedRecords) -> None:
+        """Steps may return what lies behind the one record of a chunk: each, once something is said of the one before.
+
+        For steps there are as many records as something was said of, and one more.
+        """
+        chunk.extend(ahead.records[ahead.index :])
+        self._base = ahead.index - 1
+        ahead.count = ahead.index
+        self._followed = chunk
+        self._ahead = ahead
+
+    def unfollow(self, sent: cython.Py_ssize_t, latest: Any) -> None:
+        """Steps have ended.
+
+        Args:
+            sent: the place in the records ahead below which the network thread has sent what is said.
+            latest: the record that a step has decoded last.
+        """
+        ahead: DecodedRecords | None = self._ahead
+        if ahead is None:
+            return
+        count: cython.Py_ssize_t = ahead.index - self._base
+        chunk: Chunk = cython.cast(Chunk, self._followed)
+        sent = max(sent - self._base, 0)
+        chunk.cut(count, sent)
+        if is_one(latest, cython.cast(object, chunk.records[count - 1])):
+            # Should it be renewed, the application gets it again.
+            chunk.records[count - 1] = latest
+        ahead.count = len(ahead.records)
+        self.unsaid += count - 1
+        self.said -= sent
+        self._ahead = None
+        self._followed = None
+        self.move(chunk, count - 1)
 
     def move(self, chunk: Chunk | None, place: cython.Py_ssize_t = 0) -> None:
         """Most probably something is said next of the record at this place; None: nothing is said of any."""
@@ -234,6 +307,8 @@ class Marks:
             return False
         if self.calls or self._chunk is None:
             return False
+        if self._ahead is not None:
+            return self._say_behind_step(cython.cast(DecodedRecords, self._ahead), record, kind)
         at: cython.Py_ssize_t = self._place
         chunk: Chunk = cython.cast(Chunk, self._chunk)
         records: list[Any] = chunk.records
@@ -262,3 +337,34 @@ class Marks:
         self.unsaid -= 1
         self.said += 1
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _say_behind_step(self, ahead: DecodedRecords, record: object, kind: cython.longlong) -> cython.bint:
+        """Of the record that the last step returned."""
+        chunk: Chunk = cython.cast(Chunk, self._followed)
+        at: cython.Py_ssize_t = ahead.index - self._base - 1
+        states: bytearray = chunk.states
+        if not is_one(record, cython.cast(object, chunk.records[at])):
+            return False
+        if states[at] != _UNSAID and states[at] != _GONE:
+            return False
+        states[at] = kind
+        self.unsaid -= 1
+        self.said += 1
+        # The last one of a fetch is no step: see `fetch._steps`.
+        ahead.count = min(ahead.index + 1 + ahead.is_last, len(ahead.records))
+        return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def is_one(record: object, kept: object) -> cython.bint:
+    """Whether they are one record: a step has made one of them of the other, if there are deserialisers."""
+    if record is kept:
+        return True
+    if type(record) is not Record:
+        return False
+    one: Record = cython.cast(Record, record)
+    other: Record = cython.cast(Record, kept)
+    return one.offset is other.offset and one.topic is other.topic and one.partition == other.partition

@@ -160,9 +160,21 @@ class Holding:
                 "the next poll"
             )
 
-    def end_steps(self) -> None:
-        """Steps have ended: what they accepted is to be sent, and the record that the last one returned is held."""
+    def end_steps(self, latest: Record[Any, Any] | None) -> None:
+        """Steps have ended: what is said by them is to be sent, and the record that the last one returned is held.
+
+        Args:
+            latest: the record that one of them has decoded last.
+        """
         stepped = self.stepped
+        if self.is_explicit:
+            self.marks.unfollow(0 if stepped is None else stepped.sent(), latest)
+            if stepped is not None:
+                last = stepped.current()[0].offset
+                held = self._of(stepped.partition)
+                held.end = max(held.end, last + 1)
+                self.stepped = None
+            return
         if stepped is None:
             return
         count, accepted = stepped.take_up()
@@ -394,7 +406,8 @@ class Holding:
         count = 0
         stepped, returned = self.stepped, tuple(self._returned)
         if stepped is not None and stepped.count:
-            returned = (Chunk(stepped.fetch, stepped.partition, stepped.current()),)
+            records = stepped.unsaid()
+            returned = (Chunk(stepped.fetch, stepped.partition, records),) if records else ()
         for chunk in returned:
             count += chunk.count
             _widen(spans, chunk.partition, chunk.ends)
