@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kadence.share.share_state import AcquiredFetch
     from kadence.types import TopicPartition
 
-__all__ = ["GONE", "RENEWED", "RENEWING", "UNSAID", "Chunk", "Marks"]
+__all__ = ["GONE", "RENEWED", "RENEWING", "UNSAID", "Chunk", "Marks", "neighbours"]
 
 UNSAID: Final = 0
 """States of a record beside the types: nothing is said of it;"""
@@ -142,6 +142,16 @@ class Chunk:
         """The offset of the record at a place."""
         return self.first + place if self.is_dense else self.records[place].offset
 
+    def record(self, place: int) -> Record:
+        """The record at a place."""
+        return self.records[place] if self.rows is None else self.rows.record(place)
+
+    def offsets(self) -> Iterable[int]:
+        """The offsets of all of them."""
+        if self.rows is None:
+            return [record.offset for record in self.records]
+        return range(self.rows.first, self.rows.last + 1)
+
     def place(self, offset: int) -> int:
         """The place of the record at an offset, if it is held; -1: it is not."""
         place: cython.Py_ssize_t
@@ -167,6 +177,18 @@ class Chunk:
         most: cython.Py_ssize_t = min(len(records) - at, min(len(states), len(own)) - place)
         given: list[Any] = list(records[at : at + most])
         while count < most and own[place + count] is given[count] and states[place + count] != _GONE:
+            count += 1
+        return count
+
+    def run(self, place: cython.Py_ssize_t, most: cython.Py_ssize_t) -> int:
+        """How many neighbouring offsets, from this place on, have records that are held."""
+        states: bytearray = self.states
+        count: cython.Py_ssize_t = 1
+        most = min(most, len(states) - place)
+        first: cython.longlong = self.offset(place)
+        while count < most and states[place + count] != _GONE:
+            if not self.is_dense and self.records[place + count].offset != first + count:
+                break
             count += 1
         return count
 
@@ -197,6 +219,23 @@ class Chunk:
     def is_held(self) -> bool:
         """Whether something of it is held."""
         return bool(self.bad) or self.states.count(_GONE) < len(self.states)
+
+
+def neighbours(offsets: list[int]) -> list[tuple[int, int]]:
+    """The first and the last of each run of offsets that follow each other."""
+    found: list[tuple[int, int]] = []
+    at: cython.Py_ssize_t = 0
+    count: cython.Py_ssize_t = len(offsets)
+    while at < count:
+        first: cython.longlong = offsets[at]
+        after: cython.longlong = first
+        while after == offsets[at]:
+            after += 1
+            at += 1
+            if at == count:
+                break
+        found.append((first, after - 1))
+    return found
 
 
 @cython.final

@@ -17,7 +17,7 @@ from kadence.consumer.application.client_calls import ClientCalls
 from kadence.consumer.decoded_records import Records
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.metrics import MetricName
-from kadence.records import Record
+from kadence.records import ALL_COLUMNS, Record
 from kadence.share.acknowledgements import AcknowledgeType
 from kadence.share.application._marks import Chunk
 from kadence.share.application.core import ShareCore
@@ -106,8 +106,8 @@ class ShareCalls(ClientCalls):
         core.results.refuse_inside("poll_arrow()")
         table = ShareTable(columns, headers=headers)
         limit = cap(max_records, self._config.max_poll_records)
-        # What becomes of each single record is noted beside the record.
-        made = None if core.holding.is_explicit else table.own
+        # A row that is renewed comes back as a record.
+        made = ALL_COLUMNS if core.holding.is_explicit else table.own
         chunks = yield from core.polls.poll(self._until(timeout), limit, decodes=False, columns=made)
         return table.of(chunks)
 
@@ -134,9 +134,9 @@ class ShareCalls(ClientCalls):
             said = _type_of(place[2:], kind)
             holding.say(topic_name(what), index(place[0]), index(place[1]), said)
         elif hasattr(what, "column_names"):
-            from kadence.share.application.tables import offsets_of
+            from kadence.share.application.tables import runs_of
 
-            holding.say_of_places(offsets_of(what), _type_of(place, kind))
+            holding.say_of_runs(runs_of(what), _type_of(place, kind))
         elif isinstance(what, Iterable) and not isinstance(what, bytes | Mapping):
             holding.say_of_all(tuple(what), _type_of(place, kind))
         else:

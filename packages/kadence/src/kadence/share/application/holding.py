@@ -105,8 +105,7 @@ class Holding:
 
     def _replace(self, held: _Partition, fresh: Chunk) -> None:
         """What is held of these is delivered anew: the locks before have ended, so nothing more is said of them."""
-        for record in fresh.records:
-            offset = record.offset
+        for offset in fresh.offsets():
             if (found := held.find(offset)) is None:
                 continue
             chunk, place = found
@@ -207,10 +206,7 @@ class Holding:
             IllegalStateError: it is not held.
         """
         chunk, place = self._find(topic, partition, offset, kind)
-        if place < 0:
-            chunk.bad[offset] = kind
-        else:
-            self._say(chunk, place, place + 1, kind)
+        self._say_all([(chunk, place, offset if place < 0 else place + 1)], kind)
 
     def say_of_all(self, records: Sequence[Record[Any, Any]], kind: int) -> None:
         """As `say`, of each of these, or of none if one of them is not held.
@@ -226,14 +222,30 @@ class Holding:
                 raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
             chunk, place = self._find(record.topic, record.partition, record.offset, kind)
             # Those behind it are mostly its neighbours.
-            count = max(chunk.alike(records, at, place), 1) if place >= 0 else 1
-            found.append((chunk, place, count) if place >= 0 else (chunk, -1, record.offset))
+            count = 1 if place < 0 else max(chunk.alike(records, at, place), 1)
+            found.append((chunk, place, record.offset if place < 0 else place + count))
             at += count
-        for chunk, place, count in found:
+        self._say_all(found, kind)
+
+    def say_of_runs(self, runs: Iterable[tuple[str, int, int, int]], kind: int) -> None:
+        """As `say_of_all`, of topics, partitions, and first and last offsets there."""
+        found: list[tuple[Chunk, int, int]] = []
+        for topic, partition, first, last in runs:
+            at = first
+            while at <= last:
+                chunk, place = self._find(topic, partition, at, kind)
+                count = 1 if place < 0 else chunk.run(place, last - at + 1)
+                found.append((chunk, place, at if place < 0 else place + count))
+                at += count
+        self._say_all(found, kind)
+
+    def _say_all(self, found: Iterable[tuple[Chunk, int, int]], kind: int) -> None:
+        """Say this of chunks from a place to an end; of a bad record, by its offset, where the place is below 0."""
+        for chunk, place, end in found:
             if place < 0:
-                chunk.bad[count] = kind
+                chunk.bad[end] = kind
             else:
-                self._say(chunk, place, place + count, kind)
+                self._say(chunk, place, end, kind)
 
     def _say(self, chunk: Chunk, start: int, end: int, kind: int) -> None:
         """Say this of the records of a chunk at these places."""
@@ -246,14 +258,6 @@ class Holding:
         self.marks.said += end - start
         self.says_renew = self.says_renew or kind == _RENEW
         self.marks.move(chunk, end)
-
-    def say_of_places(self, places: Iterable[tuple[str, int, int]], kind: int) -> None:
-        """As `say_of_all`, of topics, partitions and offsets."""
-        places = tuple(places)
-        for topic, partition, offset in places:
-            self._find(topic, partition, offset, kind)
-        for topic, partition, offset in places:
-            self.say(topic, partition, offset, kind)
 
     def _find(self, topic: str, partition: int, offset: int, kind: int) -> tuple[Chunk, int]:
         """Whose record it is, of which this is to be said, and its place there; below 0: it is a bad one."""
@@ -378,7 +382,7 @@ class Holding:
             for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:
                     found.append(Chunk(chunk.fetch, chunk.partition, []))
-                found[-1].records.append(chunk.records[place])
+                found[-1].records.append(chunk.record(place))
                 chunk.states[place] = UNSAID
                 self._renewed -= 1
                 self.marks.unsaid += 1
