@@ -26,7 +26,7 @@ PACKAGE ?=
 TESTS := $(CURDIR):$(subst $(eval ) ,:,$(addprefix $(CURDIR)/,$(PACKAGES)))
 # Compiled as they stand; setup.py has the same.
 ONE_SOURCE := $(addprefix packages/kadence/src/kadence/,records/fetched.py consumer/_decoded_records.py $(addprefix consumer/fetch/, \
-	_fetch_collector.py _iteration.py _partition_reader.py _steps.py))
+	_fetch_collector.py _iteration.py _partition_reader.py _steps.py) share/application/_marks.py)
 # What the installed package is made of; a change of one of these installs it again.
 BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/kadence/setup.py $(shell find packages/kadence/src \( -name '*.pyx' -o -name '*.pxd' -o -name '*.h' \)) $(ONE_SOURCE)
 

@@ -37,6 +37,7 @@ ONE_SOURCE = (
     "kadence.consumer.fetch._partition_reader",
     "kadence.consumer.fetch._steps",
     "kadence.records.fetched",
+    "kadence.share.application._marks",
 )
 NO_COMPILER = (
     "Kadence is compiled, and there is no C compiler here that finds Python's headers: install one (Debian: gcc and "

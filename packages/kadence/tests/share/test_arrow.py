@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.worlds.queue import ACCEPT, REJECT, HandNetwork
+from tests.worlds.queue import ACCEPT, REJECT, RENEW, HandNetwork
 
-from kadence import AcknowledgeType, ShareConsumer
+from kadence import AcknowledgeType, Record, ShareConsumer, TopicPartition
 from kadence.errors import IllegalStateError
+from kadence.records import encode_batch
 
 pa = pytest.importorskip("pyarrow")
 pc = pytest.importorskip("pyarrow.compute")
@@ -77,3 +78,83 @@ def test_a_table_is_acknowledged_whole_or_not_at_all(make: Callable[..., Made]) 
         consumer.acknowledge(table)
     assert network.taken() == [("jobs", 2, 2, ACCEPT)]
     assert consumer.commit() == {}
+
+
+def test_a_table_is_made_of_bytes_and_a_renewed_row_comes_back_as_a_record(explicit: Made) -> None:
+    consumer, network = explicit
+    rows: list[tuple[int, Any, Any, list[tuple[str, bytes | None]]]] = [
+        (5, b"k", b"v0", [("a", None), ("b", b"y")]),
+        (6, None, None, []),
+        (7, b"", b"v2", [("c", b"")]),
+    ]
+    network.put([], data=encode_batch(rows, base_offset=0), acquired=[(0, 2, 3)])
+    table = consumer.poll_arrow(columns=["topic", "partition", "offset"])
+    [chunk] = consumer._core.holding._of(TopicPartition("jobs", 0)).chunks
+    assert chunk.rows is not None
+    consumer.acknowledge(table, AcknowledgeType.RENEW)
+    records = list(consumer.poll())
+    assert records == [
+        Record("jobs", 0, at, timestamp, 0, key, value, tuple(headers), None, 3)
+        for at, (timestamp, key, value, headers) in enumerate(rows)
+    ]
+    consumer.acknowledge(records[0], AcknowledgeType.RENEW)
+    consumer.acknowledge(records[1:])
+    table = consumer.poll_arrow(headers=True)
+    assert table.column("headers").to_pylist() == [[{"key": "a", "value": None}, {"key": "b", "value": b"y"}]]
+    consumer.acknowledge(table, AcknowledgeType.REJECT)
+    consumer.commit()
+    assert network.taken() == [
+        *(("jobs", 0, 2, RENEW), ("jobs", 0, 0, RENEW), ("jobs", 1, 2, ACCEPT)),
+        ("jobs", 0, 0, REJECT),
+    ]
+
+
+def test_rows_of_several_fetches_in_any_order_and_chunking(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(4)
+    network.put(3, partition=1)
+    network.put(2, first=4)
+    network.put(4, first=8)
+    table = consumer.poll_arrow()
+    assert table.num_rows == 13
+    consumer.acknowledge(table.take([12, 0, 1, 5, 3]), AcknowledgeType.REJECT)
+    # One chunk of several partitions, another type, and no rows.
+    others = table.take([2, 4, 6, 7, 8, 9, 10, 11]).combine_chunks()
+    place = others.column_names.index("offset")
+    consumer.acknowledge(others.set_column(place, "offset", others["offset"].cast("int32")))
+    consumer.acknowledge(table.slice(0, 0))
+    consumer.commit()
+    said = [
+        (fetch.partition.partition, *each)
+        for event in network.said
+        for fetch, ranges in event.fetches.items()
+        for each in ranges
+    ]
+    assert sorted(said) == [
+        *((0, 0, 1, REJECT), (0, 2, 2, ACCEPT), (0, 3, 3, REJECT), (0, 4, 5, ACCEPT), (0, 8, 10, ACCEPT)),
+        *((0, 11, 11, REJECT), (1, 0, 0, ACCEPT), (1, 1, 1, REJECT), (1, 2, 2, ACCEPT)),
+    ]
+
+
+def test_rows_that_are_delivered_anew_replace_those_of_the_table_before(explicit: Made) -> None:
+    consumer, network = explicit
+    network.put(4)
+    consumer.poll_arrow()
+    consumer.acknowledge("jobs", 0, 0)
+    consumer.commit()
+    network.taken()
+    consumer._core.holding.marks.close()
+    with pytest.raises(IllegalStateError, match="for 3 of the records"):
+        consumer.poll_arrow()
+    consumer.acknowledge("jobs", 0, 1, AcknowledgeType.RENEW)
+    consumer.acknowledge("jobs", 0, 2)
+    consumer.acknowledge("jobs", 0, 3)
+    consumer.commit()
+    again = network.put(4, acquired=[(1, 1, 2)])
+    [record] = consumer.poll()
+    consumer.acknowledge(record)
+    assert consumer.poll_arrow().column("deliveryCount").to_pylist() == [2]
+    network.said.clear()
+    consumer.acknowledge("jobs", 0, 1)
+    consumer.commit()
+    assert [fetch for event in network.said for fetch in event.fetches] == [again]

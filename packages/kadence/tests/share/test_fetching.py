@@ -128,6 +128,17 @@ def test_q3_who_holds_nothing_gets_nothing_ahead(world: Requests) -> None:
     world.fetch()
 
 
+def test_q3_the_next_fetch_leaves_before_the_poll_returns_that_waited(world: Requests) -> None:
+    """The application may hold the interpreter then, and what is said would go alone, in a round trip of its own."""
+    fetch = work_off(world, 0, 499, 499)
+    world.answer(world.fetch())
+    world.acknowledge(fetch, 500, 500)
+    world.waits()
+    world.bring(world.fetch(), (501, 600, 1))
+    ahead = world.fetch().message
+    assert (ahead.max_wait_ms, ahead.max_records) == (0, 401)
+
+
 @pytest.mark.parametrize("sending", Sending)
 def test_q3_who_releases_a_record_does_not_take_it_again_before_a_poll_waits(
     world: Requests, sending: Sending

@@ -11,8 +11,9 @@ from tests.luck import seeds
 
 from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
-from kadence.share.acknowledgements import Acknowledged, Acquired, TopicIdPartition
-from kadence.share.application.holding import Chunk, Holding
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, Acquired, TopicIdPartition
+from kadence.share.application._marks import Chunk
+from kadence.share.application.holding import Holding
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
 from kadence.types import TopicPartition
@@ -55,6 +56,7 @@ class Run:
             self.say_of,
             self.say_of,
             self.say_neighbours,
+            self.say_of_all,
             self.send,
             self.renewed,
         )
@@ -100,7 +102,33 @@ class Run:
                 self.say_record(record, self.chance.choice((1, 1, 2, 3)))
 
     def say_record(self, record: Record[Any, Any], kind: int) -> None:
-        self.expect(record.offset, kind, lambda: self.holding.say_of(record, kind))
+        def say() -> None:
+            """As `ShareConsumer.acknowledge`."""
+            if not self.holding.marks.say(record, (AcknowledgeType(kind),), None):
+                self.holding.marks.close()
+                self.holding.say(record.topic, record.partition, record.offset, kind)
+                self.holding.marks.open()
+
+        self.expect(record.offset, kind, say)
+
+    def say_of_all(self) -> None:
+        """Of neighbours, or of any, of all or of none."""
+        chance, held = self.chance, self.model.held
+        start, kind = chance.randrange(len(self.given) + 1), chance.randint(1, 4)
+        records = self.given[start : start + 9]
+        if chance.random() < 0.3:
+            records = chance.sample(self.given, min(len(self.given), 3))
+        if chance.random() < 0.7:
+            records = [each for each in records if each.offset in held]
+        if any(
+            each.offset not in held or (kind == RENEW and each.offset in self.model.bad) for each in records
+        ):
+            with pytest.raises(IllegalStateError, match=r"is (not held|bad)"):
+                self.holding.say_of_all(records, kind)
+            return
+        self.holding.say_of_all(records, kind)
+        for each in records:
+            self.model.set(each.offset, kind)
 
     def expect(self, offset: int, kind: int, say: Callable[[], None]) -> None:
         if offset not in self.model.held or (kind == RENEW and offset in self.model.bad):

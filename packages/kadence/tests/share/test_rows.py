@@ -163,24 +163,35 @@ def test_columns_are_chosen(made: Made, columns: list[str]) -> None:
         assert table.column("deliveryCount").to_pylist() == [1, 1, 1, 3, 3]
 
 
-def test_ctrl_c_at_any_line_loses_no_row_and_accepts_none_twice(make: Callable[..., Made]) -> None:
+@pytest.mark.parametrize("explicit", [False, True])
+def test_ctrl_c_at_any_line_loses_no_row_and_accepts_none_twice(
+    make: Callable[..., Made], explicit: bool
+) -> None:
+    def accepts(table: Any) -> list[int]:
+        if explicit:
+            consumer.acknowledge(table)
+        return offsets_of(table)
+
     at, happened = 0, True
     while happened:
         at += 1
-        consumer, network = make()
+        consumer, network = make({"share.acknowledgement.mode": "explicit"} if explicit else {})
         network.put(20, acquired=[(0, 9, 1), (10, 19, 2)])
-        seen = offsets_of(consumer.poll_arrow(max_records=5))
+        seen = accepts(consumer.poll_arrow(max_records=5))
         table: Any = None
         interruption = Interruption(at)
         with contextlib.suppress(KeyboardInterrupt), interruption:
             table = consumer.poll_arrow(max_records=10)
         happened = interruption.happened
-        seen += [] if table is None else offsets_of(table)
+        seen += [] if table is None else accepts(table)
         # Records of the same, should the next poll want these.
         if at % 2:
-            seen += [each.offset for each in consumer.poll(max_records=3)]
+            records = consumer.poll(max_records=3)
+            if explicit:
+                consumer.acknowledge(records)
+            seen += [each.offset for each in records]
         while (table := consumer.poll_arrow()).num_rows:
-            seen += offsets_of(table)
+            seen += accepts(table)
         assert seen == list(range(20)), interruption.where
         accepted = said(network)
         assert len(accepted) == len(set(accepted)), interruption.where

@@ -276,8 +276,7 @@ def core_of(
     Args:
         letter_producers: makes the producer of dead letter records. aside: runs calls that may block.
     """
-    # Steps, which do not enter a shell, are refused in a child: see `fetch._steps`.
-    in_children(shared_state.attention, _raise)
+    refuse_steps_in_children(shared_state)
     chosen = Chosen()
     exchange = Exchange(
         shared_state, clock, GroupMetadata(config.group_id or "", group_instance_id=config.group_instance_id)
@@ -346,6 +345,11 @@ def core_of(
         )
     engine.start()
     return core
+
+
+def refuse_steps_in_children(client_state: ClientState) -> None:
+    """Refuse steps, which do not enter a shell, in each child of a fork: see `fetch._steps`."""
+    in_children(client_state.attention, _raise)
 
 
 def _raise(attention: Attention) -> None:

@@ -17,6 +17,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kadence._native.records import set_delivery_count
+from kadence._native.shared import BinaryColumn, HeaderColumn
 from kadence.errors import CorruptRecordError, KafkaError, UnsupportedRecordFormatError
 from kadence.records import Columns, FetchedRecords, Record, iter_batches
 from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
@@ -40,6 +41,48 @@ class Rows(NamedTuple):
     first: int
     last: int
     deliveries: int
+
+    def record(self, place: int) -> Record[Any, Any]:
+        """One of them, if all columns were made. The epoch of its leader is not known any more."""
+        columns = self.columns
+        assert columns.timestamps is not None
+        assert columns.timestamp_types is not None
+        return Record(
+            columns.topic,
+            columns.partition,
+            self.first + place,
+            memoryview(columns.timestamps).cast("B").cast("q")[place] // 1_000,
+            memoryview(columns.timestamp_types).cast("B").cast("i")[place],
+            _cell(columns.key, place),
+            _cell(columns.value, place),
+            _headers(columns.headers, place),
+            None,
+            self.deliveries,
+        )
+
+
+def _cell(column: BinaryColumn | None, place: int) -> bytes | None:
+    assert column is not None
+    if column.validity is not None and not _bit(column.validity, place):
+        return None
+    start, end = _ends(column.ends, place)
+    return bytes(memoryview(column.data).cast("B")[start:end])
+
+
+def _headers(column: HeaderColumn | None, place: int) -> tuple[tuple[str, bytes | None], ...]:
+    assert column is not None
+    start, end = _ends(column.ends, place)
+    keys = [_cell(column.key, at) or b"" for at in range(start, end)]
+    return tuple((key.decode(), _cell(column.value, start + at)) for at, key in enumerate(keys))
+
+
+def _ends(ends: Any, place: int) -> tuple[int, int]:
+    view = memoryview(ends).cast("B").cast("i")
+    return view[place], view[place + 1]
+
+
+def _bit(bits: Any, place: int) -> int:
+    return memoryview(bits).cast("B")[place >> 3] >> (place & 7) & 1
 
 
 class AcquiredReader:

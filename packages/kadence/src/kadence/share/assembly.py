@@ -15,7 +15,7 @@ from kadence.consumer.application.client_core import Chosen
 from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Stalls
 from kadence.consumer.arming import arm_native_heartbeat
-from kadence.consumer.assembly import dead_letters_of, notice
+from kadence.consumer.assembly import dead_letters_of, notice, refuse_steps_in_children
 from kadence.consumer.background_events import BackgroundEventHandler, Reaper
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
 from kadence.consumer.group.epoch_member import new_member_id
@@ -23,8 +23,10 @@ from kadence.consumer.group.heartbeat import HeartbeatRequestManager
 from kadence.consumer.positions.metadata import MetadataManager
 from kadence.consumer.turn import Turn
 from kadence.errors import KafkaError
+from kadence.forked import in_children
 from kadence.lazy_dataclasses import replace
 from kadence.net import ConnectionConfig, NetworkClient
+from kadence.share.application._marks import Marks
 from kadence.share.application.bad_records import Decoding
 from kadence.share.application.buffer import Buffer
 from kadence.share.application.core import ShareCore
@@ -152,9 +154,11 @@ def core_of(
     Args:
         letter_producers: makes the producer of dead letter records. aside: where calls are made that may block.
     """
+    refuse_steps_in_children(shared_state)
     chosen = Chosen()
     exchange = Exchange(shared_state, clock, GroupMetadata(config.group_id or ""))
     holding = Holding(is_explicit=config.is_explicit)
+    in_children(holding.marks, _refuse)
     results = Results(shared_state, holding)
     dead_letters = dead_letters_of(config, shared_state, letter_producers, aside)
     decoding: Decoding | None = None
@@ -172,7 +176,7 @@ def core_of(
         config.group_id, holding.in_hand, config.stall_report_callback, shared_state.wall_offset_ms
     )
     notice(shared_state, stalls)
-    stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder)
+    stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder, holding.marks)
     polls = SharePolls(
         config, shared_state, clock, chosen, exchange, holding, buffer, results, stalls, stepping
     )
@@ -192,3 +196,8 @@ def core_of(
     )
     engine.start()
     return core
+
+
+def _refuse(marks: Marks) -> None:
+    # Not close(): at the fork another thread may have held what that takes.
+    marks.is_open = False

@@ -89,6 +89,7 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         self._finalizer = end_if_unclosed(self, "AsyncShareConsumer", shared_state, engine, FAREWELL_MS)
         self._calls = ShareCalls(self._config, shared_state, self._core, clock, awaits=AsyncShell.AWAITS)
         self._shell = AsyncShell(self._core, shared_state, clock)
+        self._say = self._core.holding.marks.say
         opened(self)
 
     # ------------------------------------------------------------ what to read
@@ -262,8 +263,9 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
             IllegalStateError: a record is not held: no poll has returned it, or its acknowledgement was sent. Then
                 nothing is said of the others either. Or the mode is implicit.
         """
-        with self._shell:
-            self._calls.acknowledge(records, place, type)
+        if not self._say(records, place, type):
+            with self._shell:
+                self._calls.acknowledge(records, place, type)
 
     async def commit(self, *, timeout: Seconds | None = None) -> dict[TopicPartition, KafkaError | None]:
         """Send acknowledgements, and wait for the brokers' answers, also to those that polls have sent before.

@@ -43,6 +43,7 @@ cdef class Steps:
     cdef readonly list touched
     cdef readonly kd_shared_size calls
     cdef readonly Py_ssize_t taken
+    cdef readonly object latest
     cdef Py_ssize_t at
     cdef long long now
     cdef kd_shared_thread thread

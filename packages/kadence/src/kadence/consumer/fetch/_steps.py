@@ -129,7 +129,7 @@ class Steps:
         is_taking: a step or a whole poll is taking records: no other poll may begin.
         touched: readers from which the current poll, or the one that ended last, has taken something.
         calls: how often `mark_processed` was called or a step was taken.
-        taken: steps that are not counted yet.
+        taken: steps that are not counted yet. latest: the record that was decoded for one of them last.
     """
 
     def __init__(
@@ -158,6 +158,7 @@ class Steps:
         self.is_intercepting = False
         self.calls = 0
         self.taken = 0
+        self.latest: Any = None
 
     def intercept_with(
         self, interceptors: Any, consuming: tuple[Any, ...], put_back_poll: Callable[[int], None]
@@ -199,13 +200,15 @@ class Steps:
     def disarm(self) -> list[ReaderState]:
         """Disarm the steps: a poll checks everything again. Returns the readers to serve after all others."""
         with cython.critical_section(self.attention):
-            # Kept alive: slicing it may start a garbage collection, which may run any code.
+            # Kept alive: to let go of them may run any code, as may the garbage collection that slicing may start.
             order: list[ReaderState] = self.order
+            latest: Any = self.latest  # noqa: F841
             served = order[: self.at]
             self.count_taken()
             self.now = -1
             self.order = []
             self.at = 0
+            self.latest = None
             return served
 
     def settle(self) -> None:
@@ -366,6 +369,8 @@ class Steps:
             decoder.failed = (raw, decoder.field(), error)
             return None
         self.is_taking = False
+        # Before anything moves: the one before goes, which may run any code.
+        self.latest = record
         with cython.critical_section(self.attention):
             if not self.stands(shared_partition, decoded, index):
                 return None

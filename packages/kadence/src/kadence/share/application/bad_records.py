@@ -24,7 +24,8 @@ from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
-from kadence.share.application.holding import Chunk, Holding
+from kadence.share.application._marks import Chunk
+from kadence.share.application.holding import Holding
 from kadence.share.share_state import AcquiredFetch
 
 __all__ = ["Decoded", "Decoding"]

@@ -18,8 +18,9 @@ from kadence.errors.local import AnswerPendingError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
 from kadence.share.acquired_reader import AcquiredReader, Rows
+from kadence.share.application._marks import Chunk
 from kadence.share.application.bad_records import Decoding
-from kadence.share.application.holding import Chunk, Holding
+from kadence.share.application.holding import Holding
 from kadence.share.share_state import AcquiredFetch, ShareState
 
 __all__ = ["Buffer"]

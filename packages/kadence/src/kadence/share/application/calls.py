@@ -17,10 +17,10 @@ from kadence.consumer.application.client_calls import ClientCalls
 from kadence.consumer.decoded_records import Records
 from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.metrics import MetricName
-from kadence.records import Record
+from kadence.records import ALL_COLUMNS, Record
 from kadence.share.acknowledgements import AcknowledgeType
+from kadence.share.application._marks import Chunk
 from kadence.share.application.core import ShareCore
-from kadence.share.application.holding import Chunk
 from kadence.share.share_state import ShareState
 from kadence.types import TopicPartition
 
@@ -106,8 +106,8 @@ class ShareCalls(ClientCalls):
         core.results.refuse_inside("poll_arrow()")
         table = ShareTable(columns, headers=headers)
         limit = cap(max_records, self._config.max_poll_records)
-        # What becomes of each single record is noted beside the record.
-        made = None if core.holding.is_explicit else table.own
+        # A row that is renewed comes back as a record.
+        made = ALL_COLUMNS if core.holding.is_explicit else table.own
         chunks = yield from core.polls.poll(self._until(timeout), limit, decodes=False, columns=made)
         return table.of(chunks)
 
@@ -123,34 +123,28 @@ class ShareCalls(ClientCalls):
                 "acknowledge() needs share.acknowledgement.mode=explicit; in implicit mode the next poll() or commit() "
                 "accepts what the last poll() returned"
             )
+        core.polls.end_steps()
         if type(what) is Record:
-            # The usual case: it is called for each record.
-            said = _ACCEPT if kind is None and not place else _type_of(place, kind)
-            holding.say_of(what, said)
-            return
-        if isinstance(what, str):
+            holding.say(what.topic, what.partition, what.offset, _type_of(place, kind))
+        elif isinstance(what, str):
             if not 2 <= len(place) <= 3:
                 raise TypeError(
                     "acknowledge(topic, partition, offset, type): a partition and an offset are wanted"
                 )
             said = _type_of(place[2:], kind)
             holding.say(topic_name(what), index(place[0]), index(place[1]), said)
-            return
-        said = _type_of(place, kind)
-        if hasattr(what, "column_names"):
-            from kadence.share.application.tables import offsets_of
+        elif hasattr(what, "column_names"):
+            from kadence.share.application.tables import runs_of
 
-            holding.say_of_all(offsets_of(what), said)
+            holding.say_of_runs(runs_of(what), _type_of(place, kind))
         elif isinstance(what, Iterable) and not isinstance(what, bytes | Mapping):
-            records = tuple(what)
-            for record in records:
-                if type(record) is not Record:
-                    raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
-            holding.say_of_all(((each.topic, each.partition, each.offset) for each in records), said)
+            holding.say_of_all(tuple(what), _type_of(place, kind))
         else:
             raise TypeError(
                 f"acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name, not {what!r}"
             )
+        if not core.polls.is_taking:
+            holding.marks.open()
 
     def commit(self, timeout: Seconds | None) -> Waits[dict[TopicPartition, KafkaError | None]]:
         self._core.results.refuse_inside("commit()")

@@ -9,125 +9,26 @@ A renewed record stays held. Once the broker has renewed its lock, the next poll
 
 from __future__ import annotations
 
-import re
-from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Final
 
 from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
-from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined, runs
-from kadence.share.acquired_reader import Rows
+from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined
+from kadence.share.application._marks import GONE, RENEWED, RENEWING, UNSAID, Chunk, Marks
 from kadence.share.application.stepping import Stepped
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
 from kadence.types import TopicPartition
 
-__all__ = ["Chunk", "Holding"]
+__all__ = ["Holding"]
 
 _ACCEPT: Final = int(AcknowledgeType.ACCEPT)
 _RELEASE: Final = int(AcknowledgeType.RELEASE)
 _RENEW: Final = int(AcknowledgeType.RENEW)
 
-_UNSAID: Final = 0
-"""States of a record beside the types: nothing is said of it;"""
-_RENEWING: Final = 5
-"""its renewal was sent;"""
-_RENEWED: Final = 6
-"""its lock was renewed, and it is to be returned again;"""
-_GONE: Final = 7
-"""it is not held any more, or another delivery of it is."""
-
-_SAID: Final = re.compile(rb"\x01+|\x02+|\x03+|\x04+")
-"""Neighbours of which the same is said."""
-
 _NAMED: Final = 3
 """Records that an error names."""
-
-_offset = attrgetter("offset")
-
-
-class Chunk:
-    """Records of one fetch that one poll returns. Compared by identity.
-
-    Attributes:
-        fetch: whose locks they have. partition: whose they are. records: as the application gets them, ascending.
-        states: in explicit mode, of each record a byte: the type that is said of it and not sent, or a state above.
-        bad: in explicit mode, what is said of bad records, by their offsets. No poll returns these.
-        rows: in implicit mode, what the application gets as columns instead of records.
-    """
-
-    __slots__ = ("_first", "_is_dense", "bad", "fetch", "partition", "records", "rows", "states")
-
-    def __init__(
-        self,
-        fetch: AcquiredFetch,
-        partition: TopicPartition,
-        records: list[Record[Any, Any]],
-        rows: Rows | None = None,
-    ) -> None:
-        self.fetch = fetch
-        self.partition = partition
-        self.records = records
-        self.rows = rows
-        self.states = bytearray()
-        self.bad: dict[int, int] = {}
-        self._first = 0
-        self._is_dense = True
-
-    @property
-    def count(self) -> int:
-        """How many records the application gets."""
-        rows = self.rows
-        return len(self.records) if rows is None else rows.last - rows.first + 1
-
-    @property
-    def ends(self) -> tuple[int, int]:
-        """The first and the last offset of these."""
-        rows = self.rows
-        return (self.records[0].offset, self.records[-1].offset) if rows is None else (rows.first, rows.last)
-
-    def accepted(self) -> list[Acknowledged]:
-        """What is said when all of them are processed."""
-        rows = self.rows
-        return runs(self.records, _ACCEPT) if rows is None else [Acknowledged(rows.first, rows.last, _ACCEPT)]
-
-    def first_states(self) -> bytearray:
-        """What `states` is when the application gets the records."""
-        records = self.records
-        self._first = records[0].offset
-        self._is_dense = records[-1].offset - self._first + 1 == len(records)
-        return bytearray(len(records))
-
-    def place(self, offset: int) -> int:
-        """The place of the record at an offset, if it is held; -1: it is not."""
-        states = self.states
-        if self._is_dense:
-            place = offset - self._first
-        else:
-            place = bisect_left(self.records, offset, key=_offset)
-            if place < len(states) and self.records[place].offset != offset:
-                return -1
-        return place if 0 <= place < len(states) and states[place] != _GONE else -1
-
-    def places(self, *wanted: int) -> list[int]:
-        """Where records are in one of these states."""
-        return [place for place, state in enumerate(bytes(self.states)) if state in wanted]
-
-    def said(self) -> list[tuple[int, int, int]]:
-        """Neighbours of which the same is said: their first place, the end of their places, and the type."""
-        states = self.states
-        return [(each.start(), each.end(), states[each.start()]) for each in _SAID.finditer(states)]
-
-    def set(self, start: int, end: int, state: int) -> None:
-        """Give the records at these places a state."""
-        self.states[start:end] = bytes((state,)) * (end - start)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether something of it is held."""
-        return bool(self.bad) or self.states.count(_GONE) < len(self.states)
 
 
 class _Partition:
@@ -169,11 +70,9 @@ class Holding:
         self._returned: list[Chunk] = []
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
-        self._unsaid = self._said = self._renewing = self._renewed = 0
+        self.marks = Marks()
+        self._renewing = self._renewed = 0
         self.says_renew = self.gives_back = False
-        self._chunk: Chunk | None = None
-        self._place = 0
-        """Behind the record of which something was said last."""
         self._settled: dict[AcquiredFetch, list[Acknowledged]] = {}
         """What is to be sent beside what the application says: gaps, bad records, and what implicit polls accept."""
 
@@ -186,15 +85,15 @@ class Holding:
             return
         for chunk in chunks:
             held = self._of(chunk.partition)
-            if chunk.records[0].offset < held.end:
+            first, last = chunk.ends
+            if first < held.end:
                 self._replace(held, chunk)
-            states, count = chunk.first_states(), len(chunk.records)
+            states, count = chunk.first_states(), chunk.count
             # Nothing comes between these two, not even Ctrl-C: `take_back` undoes both.
             chunk.states = states
-            self._unsaid += count
-            self._add(held, chunk, chunk.records[-1].offset)
-        if chunks:
-            self._chunk, self._place = chunks[0], 0
+            self.marks.unsaid += count
+            self._add(held, chunk, last)
+        self.marks.give(list(chunks))
 
     @staticmethod
     def _add(held: _Partition, chunk: Chunk, last: int) -> None:
@@ -206,28 +105,27 @@ class Holding:
 
     def _replace(self, held: _Partition, fresh: Chunk) -> None:
         """What is held of these is delivered anew: the locks before have ended, so nothing more is said of them."""
-        for record in fresh.records:
-            offset = record.offset
+        for offset in fresh.offsets():
             if (found := held.find(offset)) is None:
                 continue
             chunk, place = found
             if place < 0:
                 del chunk.bad[offset]
-                self._said -= 1
+                self.marks.said -= 1
             else:
                 self._leaves(chunk.states[place])
-                chunk.states[place] = _GONE
+                chunk.states[place] = GONE
 
     def _leaves(self, state: int) -> None:
         """A record is not in this state any more."""
-        if state == _UNSAID:
-            self._unsaid -= 1
-        elif state == _RENEWING:
+        if state == UNSAID:
+            self.marks.unsaid -= 1
+        elif state == RENEWING:
             self._renewing -= 1
-        elif state == _RENEWED:
+        elif state == RENEWED:
             self._renewed -= 1
-        elif state != _GONE:
-            self._said -= 1
+        elif state != GONE:
+            self.marks.said -= 1
 
     def take_back(self, chunks: Sequence[Chunk]) -> None:
         """The poll that was to return these did not."""
@@ -237,7 +135,7 @@ class Holding:
         for chunk in chunks:
             for state in bytes(chunk.states):
                 self._leaves(state)
-            chunk.set(0, len(chunk.states), _GONE)
+            chunk.set(0, len(chunk.states), GONE)
             held = self._of(chunk.partition)
             held.chunks = [each for each in held.chunks if each.is_held]
 
@@ -247,23 +145,35 @@ class Holding:
         Raises:
             IllegalStateError: nothing is said of some that the last poll returned.
         """
-        if self._unsaid:
+        if self.marks.unsaid:
             missing = [
                 f"{topic}-{number} at offset {offset}"
                 for (topic, number), held in self._partitions.items()
                 for chunk in held.chunks
-                for offset in (chunk.records[place].offset for place in chunk.places(_UNSAID)[:_NAMED])
+                for offset in (chunk.offset(place) for place in chunk.places(UNSAID)[:_NAMED])
             ][:_NAMED]
-            more = f" and {self._unsaid - len(missing)} more" if self._unsaid > len(missing) else ""
+            more = f" and {self.marks.unsaid - len(missing)} more" if self.marks.unsaid > len(missing) else ""
             raise IllegalStateError(
-                f"acknowledge() was not called for {self._unsaid} of the records that the last poll returned "
+                f"acknowledge() was not called for {self.marks.unsaid} of the records that the last poll returned "
                 f"({', '.join(missing)}{more}); with share.acknowledgement.mode=explicit each record needs it before "
                 "the next poll"
             )
 
-    def end_steps(self) -> None:
-        """Steps have ended: what they accepted is to be sent, and the record that the last one returned is held."""
+    def end_steps(self, latest: Record[Any, Any] | None) -> None:
+        """Steps have ended: what is said by them is to be sent, and the record that the last one returned is held.
+
+        Args:
+            latest: the record that one of them has decoded last.
+        """
         stepped = self.stepped
+        if self.is_explicit:
+            self.marks.unfollow(0 if stepped is None else stepped.sent(), latest)
+            if stepped is not None:
+                last = stepped.current()[0].offset
+                held = self._of(stepped.partition)
+                held.end = max(held.end, last + 1)
+                self.stepped = None
+            return
         if stepped is None:
             return
         count, accepted = stepped.take_up()
@@ -296,22 +206,58 @@ class Holding:
             IllegalStateError: it is not held.
         """
         chunk, place = self._find(topic, partition, offset, kind)
-        if place < 0:
-            chunk.bad[offset] = kind
-            return
-        self._leaves(chunk.states[place])
-        chunk.states[place] = kind
-        self._said += 1
-        self.says_renew = self.says_renew or kind == _RENEW
-        self._chunk, self._place = chunk, place + 1
+        self._say_all([(chunk, place, offset if place < 0 else place + 1)], kind)
 
-    def say_of_all(self, places: Iterable[tuple[str, int, int]], kind: int) -> None:
-        """As `say`, of each topic, partition and offset, or of none if one of them is not held."""
-        places = tuple(places)
-        for topic, partition, offset in places:
-            self._find(topic, partition, offset, kind)
-        for topic, partition, offset in places:
-            self.say(topic, partition, offset, kind)
+    def say_of_all(self, records: Sequence[Record[Any, Any]], kind: int) -> None:
+        """As `say`, of each of these, or of none if one of them is not held.
+
+        Raises:
+            TypeError: one of them is no record.
+        """
+        found: list[tuple[Chunk, int, int]] = []
+        at = 0
+        while at < len(records):
+            record = records[at]
+            if type(record) is not Record:
+                raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
+            chunk, place = self._find(record.topic, record.partition, record.offset, kind)
+            # Those behind it are mostly its neighbours.
+            count = 1 if place < 0 else max(chunk.alike(records, at, place), 1)
+            found.append((chunk, place, record.offset if place < 0 else place + count))
+            at += count
+        self._say_all(found, kind)
+
+    def say_of_runs(self, runs: Iterable[tuple[str, int, int, int]], kind: int) -> None:
+        """As `say_of_all`, of topics, partitions, and first and last offsets there."""
+        found: list[tuple[Chunk, int, int]] = []
+        for topic, partition, first, last in runs:
+            at = first
+            while at <= last:
+                chunk, place = self._find(topic, partition, at, kind)
+                count = 1 if place < 0 else chunk.run(place, last - at + 1)
+                found.append((chunk, place, at if place < 0 else place + count))
+                at += count
+        self._say_all(found, kind)
+
+    def _say_all(self, found: Iterable[tuple[Chunk, int, int]], kind: int) -> None:
+        """Say this of chunks from a place to an end; of a bad record, by its offset, where the place is below 0."""
+        for chunk, place, end in found:
+            if place < 0:
+                chunk.bad[end] = kind
+            else:
+                self._say(chunk, place, end, kind)
+
+    def _say(self, chunk: Chunk, start: int, end: int, kind: int) -> None:
+        """Say this of the records of a chunk at these places."""
+        if chunk.states.count(UNSAID, start, end) == end - start:
+            self.marks.unsaid -= end - start
+        else:
+            for state in bytes(chunk.states[start:end]):
+                self._leaves(state)
+        chunk.set(start, end, kind)
+        self.marks.said += end - start
+        self.says_renew = self.says_renew or kind == _RENEW
+        self.marks.move(chunk, end)
 
     def _find(self, topic: str, partition: int, offset: int, kind: int) -> tuple[Chunk, int]:
         """Whose record it is, of which this is to be said, and its place there; below 0: it is a bad one."""
@@ -327,23 +273,6 @@ class Holding:
                 "or reject it"
             )
         return found
-
-    def say_of(self, record: Record[Any, Any], kind: int) -> None:
-        """As `say`, of a record that a poll returned: mostly it is the one behind the last."""
-        chunk, place = self._chunk, self._place
-        if (
-            chunk is not None
-            and place < len(chunk.states)
-            and chunk.records[place] is record
-            and chunk.states[place] == _UNSAID
-            and kind != _RENEW
-        ):
-            chunk.states[place] = kind
-            self._place = place + 1
-            self._unsaid -= 1
-            self._said += 1
-            return
-        self.say(record.topic, record.partition, record.offset, kind)
 
     def settle(self, fetch: AcquiredFetch, ranges: Iterable[Acknowledged]) -> None:
         """Say something of offsets that no application sees any more."""
@@ -364,22 +293,22 @@ class Holding:
             before, place = found
             if place < 0:
                 del before.bad[offset]
-                self._said -= 1
+                self.marks.said -= 1
             else:
                 self._leaves(before.states[place])
-                before.states[place] = _GONE
+                before.states[place] = GONE
         chunk.bad[offset] = kind
         self._add(held, chunk, offset)
-        self._said += 1
+        self.marks.said += 1
 
     @property
     def has_said(self) -> bool:
         """Whether there is anything to send."""
-        return bool(self._settled) or self._said > 0
+        return bool(self._settled) or self.marks.said > 0
 
     def said_count(self) -> int:
         """Of how many offsets something is to be sent."""
-        return self.count + self._said
+        return self.count + self.marks.said
 
     def settled(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
         """What was settled, without what the application says, of which the last word counts. It counts as sent."""
@@ -392,8 +321,9 @@ class Holding:
     def outgoing(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
         """All that is to be sent. From now on it counts as sent."""
         found = self._take_settled()
-        if self._said:
-            self._said, self.says_renew, self._chunk = 0, False, None
+        if self.marks.said:
+            self.marks.said, self.says_renew = 0, False
+            self.marks.move(None)
             for held in self._partitions.values():
                 for chunk in held.chunks:
                     if ranges := self._sent(chunk):
@@ -406,10 +336,10 @@ class Holding:
         ranges = [Acknowledged(offset, offset, kind) for offset, kind in chunk.bad.items()]
         chunk.bad.clear()
         for start, end, kind in chunk.said():
-            ranges += runs(chunk.records[start:end], kind)
+            ranges += chunk.ranges(start, end, kind)
             if kind == _RENEW:
                 self._renewing += end - start
-            chunk.set(start, end, _RENEWING if kind == _RENEW else _GONE)
+            chunk.set(start, end, RENEWING if kind == _RENEW else GONE)
         return ranges
 
     # ------------------------------------------------------------ what became of it
@@ -428,17 +358,17 @@ class Holding:
         for chunk in held.chunks if renewals else ():
             if chunk.fetch is not ended.fetch:
                 continue
-            for place in chunk.places(_RENEWING):
-                offset = chunk.records[place].offset
+            for place in chunk.places(RENEWING):
+                offset = chunk.offset(place)
                 if not any(first <= offset <= last for first, last, _ in renewals):
                     continue
                 self._renewing -= 1
                 if ended.error is None:
-                    chunk.states[place] = _RENEWED
+                    chunk.states[place] = RENEWED
                     self._renewed += 1
                 else:
                     # It comes again as another delivery.
-                    chunk.states[place] = _GONE
+                    chunk.states[place] = GONE
                     if ended.fetch.void is None and not isinstance(ended.error, InvalidRecordStateError):
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
@@ -447,15 +377,15 @@ class Holding:
         """Up to ``limit`` renewed records, to be returned again."""
         found: list[Chunk] = []
         for held in self._partitions.values() if self._renewed else ():
-            renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(_RENEWED)]
-            renewed.sort(key=lambda each: each[0].records[each[1]].offset)
+            renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
+            renewed.sort(key=lambda each: each[0].offset(each[1]))
             for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:
                     found.append(Chunk(chunk.fetch, chunk.partition, []))
-                found[-1].records.append(chunk.records[place])
-                chunk.states[place] = _UNSAID
+                found[-1].records.append(chunk.record(place))
+                chunk.states[place] = UNSAID
                 self._renewed -= 1
-                self._unsaid += 1
+                self.marks.unsaid += 1
                 limit -= 1
         return found
 
@@ -467,10 +397,10 @@ class Holding:
                 if (found := held.find(record.offset)) is None:
                     continue
                 holder, place = found
-                if place >= 0 and holder.states[place] == _UNSAID:
-                    holder.states[place] = _RENEWED
+                if place >= 0 and holder.states[place] == UNSAID:
+                    holder.states[place] = RENEWED
                     self._renewed += 1
-                    self._unsaid -= 1
+                    self.marks.unsaid -= 1
 
     # ------------------------------------------------------------ all of it
 
@@ -480,15 +410,16 @@ class Holding:
         count = 0
         stepped, returned = self.stepped, tuple(self._returned)
         if stepped is not None and stepped.count:
-            returned = (Chunk(stepped.fetch, stepped.partition, stepped.current()),)
+            records = stepped.unsaid()
+            returned = (Chunk(stepped.fetch, stepped.partition, records),) if records else ()
         for chunk in returned:
             count += chunk.count
             _widen(spans, chunk.partition, chunk.ends)
         for held in tuple(self._partitions.values()):
             for chunk in tuple(held.chunks):
-                if places := chunk.places(_UNSAID, _RENEWING, _RENEWED):
+                if places := chunk.places(UNSAID, RENEWING, RENEWED):
                     count += len(places)
-                    ends = chunk.records[places[0]].offset, chunk.records[places[-1]].offset
+                    ends = chunk.offset(places[0]), chunk.offset(places[-1])
                     _widen(spans, chunk.partition, ends)
         return count, spans
 
@@ -498,8 +429,8 @@ class Holding:
         self.stepped = None
         self._partitions.clear()
         self._settled = {}
-        self._chunk = None
-        self._unsaid = self._said = self._renewing = self._renewed = self.count = 0
+        self.marks.move(None)
+        self.marks.unsaid = self.marks.said = self._renewing = self._renewed = self.count = 0
 
     def _of(self, partition: TopicPartition) -> _Partition:
         key = (partition.topic, partition.partition)

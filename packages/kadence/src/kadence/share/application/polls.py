@@ -19,8 +19,9 @@ from kadence.consumer.application.exchange import Exchange
 from kadence.consumer.application.processing import Stalls
 from kadence.errors import ClosedError, IllegalStateError
 from kadence.records import Record
+from kadence.share.application._marks import Chunk
 from kadence.share.application.buffer import Buffer
-from kadence.share.application.holding import Chunk, Holding
+from kadence.share.application.holding import Holding
 from kadence.share.application.results import Results
 from kadence.share.application.stepping import Stepping
 from kadence.share.events import Acknowledge, Sending
@@ -116,7 +117,7 @@ class SharePolls:
         self._leave_said()
         chunks = self._take(limit, decodes=True)
         self._has_begun = not chunks
-        if limit == 1 and not (self._holding.is_explicit or self.is_working):
+        if limit == 1 and not self.is_working:
             self._arm()
         return chunks or None
 
@@ -222,6 +223,7 @@ class SharePolls:
         progress = self._shared_state.progress
         calls = decodes and self._buffer.decoding is not None
         self._takes = True
+        self._holding.marks.close()
         try:
             if calls:
                 # A deserialiser that hangs is processing that hangs (B4), though it runs inside poll().
@@ -250,15 +252,19 @@ class SharePolls:
         """Steps may follow the poll of one that returns now."""
         reading = self._buffer.only_one()
         if reading is not None and self._config.share_lock_renewal:
-            self._holding.stepped = self._stepping.arm(reading.fetch, reading.partition, reading.ahead)
+            [chunk] = self._given
+            self._holding.stepped = self._stepping.arm(
+                reading.fetch, reading.partition, reading.ahead, chunk if self._holding.is_explicit else None
+            )
 
     def end_steps(self) -> None:
-        """Another call goes on where the steps have stopped."""
-        self._stepping.end()
+        """Another call goes on where the steps, and words on single records, have stopped."""
+        latest = self._stepping.end()
+        self._holding.marks.close()
         stepped = self._holding.stepped
         if stepped is not None:
             self._shared_state.took(stepped.fetch, stepped.at, stepped.count)
-            self._holding.end_steps()
+        self._holding.end_steps(latest)
 
     def put_back(self, begun: int | None) -> None:
         """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).

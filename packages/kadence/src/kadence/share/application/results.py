@@ -37,14 +37,9 @@ _inside: Final[ContextVar[tuple[Results, ...]]] = ContextVar("inside", default=(
 
 
 class Results:
-    """Ended acknowledgements with which the callback was not called yet.
-
-    Attributes:
-        running: how many calls of the callback are under way, whoever makes the present call.
-    """
+    """Ended acknowledgements with which the callback was not called yet."""
 
     def __init__(self, shared_state: ShareState, holding: Holding) -> None:
-        self.running = 0
         self._shared_state = shared_state
         self._holding = holding
         self._callback: Callable[..., Any] | None = None
@@ -69,12 +64,18 @@ class Results:
         self._last = event
 
     @property
+    def running(self) -> int:
+        """How many calls of the callback are under way, whoever makes the present call."""
+        return self._holding.marks.calls
+
+    @property
     def has_some(self) -> bool:
         """Whether the callback is to be told something."""
         return bool(self._untold)
 
     def run(self) -> Waits[None]:
         """Call the callback."""
+        marks = self._holding.marks
         while self._untold and self._callback is not None:
             ended = self._untold.popleft()
             offsets = frozenset(
@@ -86,13 +87,13 @@ class Results:
             if not offsets:
                 continue
             outer = _inside.set((*_inside.get(), self))
-            self.running += 1
+            marks.calls += 1
             try:
                 yield Run(partial(self._callback, ended.partition.topic_partition, offsets, ended.error))
             except Exception:
                 log.exception("the acknowledgement callback raised, which is ignored")
             finally:
-                self.running -= 1
+                marks.calls -= 1
                 _inside.reset(outer)
 
     def is_inside(self) -> bool:

@@ -9,7 +9,8 @@
 Each acquisition counts as a delivery, and nothing takes it back: not a release, nor the end of the session. So nothing
 is fetched for an application that may not poll again:
 
-    it holds no record                       it may be about to close: fetch nothing ahead
+    it holds no record                       it may be about to close: fetch nothing ahead, unless a poll that waits is
+                                             about to return some
     it has released some                     others may have these: fetch nothing ahead before a poll waits
     it has records of an earlier delivery    the next ones may come for the last time: fetch nothing ahead
     it has called stop() or close()          fetch nothing
@@ -93,7 +94,7 @@ class Appetite:
             self._config.limits_records
             or self._has_released
             or node.redelivers
-            or not self._is_working(nodes)
+            or not (self._is_working(nodes) or self._is_about_to(buffered))
             or (buffered and state.measures.held_bytes() >= self._config.buffer_memory)
         ):
             return FOREVER
@@ -141,6 +142,13 @@ class Appetite:
     def _is_working(nodes: tuple[ShareNode, ...]) -> bool:
         """Whether the application has taken records of which it has said nothing yet."""
         return any(count(held.open) > fetch.left for node in nodes for fetch, held in node.held.items())
+
+    def _is_about_to(self, buffered: int) -> bool:
+        """Whether a poll waits for what has just come.
+
+        The next fetch leaves before that poll returns, and so before the application holds the interpreter.
+        """
+        return buffered > 0 and self._share_state.wanted > 0
 
     @staticmethod
     def _buffered(now: int, nodes: tuple[ShareNode, ...]) -> int:

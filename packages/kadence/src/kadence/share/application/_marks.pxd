@@ -1,0 +1,46 @@
+# The C types of _marks.py.
+
+cimport cython
+from kadence._native.records cimport Record
+from kadence.consumer._decoded_records cimport DecodedRecords, kd_shared_bool
+
+cdef extern from "Python.h":
+    unsigned long PyThread_get_thread_ident() nogil
+
+@cython.final
+cdef class Chunk:
+    cdef readonly object fetch
+    cdef readonly object partition
+    cdef public list records
+    cdef public object rows
+    cdef public bytearray states
+    cdef readonly dict bad
+    cdef long long first
+    cdef bint is_dense
+    cdef bint extend(self, list records) except -1
+    cdef bint cut(self, Py_ssize_t count, Py_ssize_t sent) except -1
+    cdef bint _look_at_gaps(self) except -1
+
+@cython.final
+cdef class Marks:
+    cdef public Py_ssize_t unsaid
+    cdef public Py_ssize_t said
+    cdef public Py_ssize_t calls
+    cdef public kd_shared_bool is_open
+    cdef object __weakref__
+    cdef unsigned long _thread
+    cdef Chunk _chunk
+    cdef Py_ssize_t _place
+    cdef list _later
+    cdef DecodedRecords _ahead
+    cdef Chunk _followed
+    cdef Py_ssize_t _base
+    cdef bint _say(self, object record, long long kind) except -1
+    cdef bint _say_behind_step(self, DecodedRecords ahead, object record, long long kind) except -1
+
+cdef bint is_one(object record, object kept) noexcept
+
+cdef int _UNSAID
+cdef int _GONE
+cdef int _ACCEPT
+cdef int _RENEW
