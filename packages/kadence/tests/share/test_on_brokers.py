@@ -188,6 +188,35 @@ def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() 
         assert consumer.commit() == {TopicPartition("t", 0): None}
 
 
+def test_q4_records_of_a_leader_that_was_away_come_again_before_their_old_locks_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One answer refuses what is said of them and gives them out again: these have new locks."""
+    with (
+        Broker(topics={"t": 1}, nodes=2, config=FAST) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ShareConsumer(**settings_of(broker)) as consumer,
+    ):
+        from_the_start(broker)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.incremental_alter_configs(
+                {ConfigResource("group", "q"): {"share.record.lock.duration.ms": "60000"}}
+            )
+        consumer.subscribe("t")
+        producer.send("t", b"job")
+        (held,) = polled(consumer)
+        assert consumer.lock_timeout == 60
+        began = time.monotonic()
+        for node_id in (2, 1, 2, 1):
+            broker.move_leader("t", 0, node_id)
+        (again,) = polled(consumer)
+        assert again.offset == held.offset
+        assert consumer.commit() == {TopicPartition("t", 0): None}
+        assert time.monotonic() - began < 25
+    (line,) = [each for each in caplog.messages if "could not be acknowledged" in each]
+    assert line.startswith("1 record of t-0 could not be acknowledged, and may be delivered again: ")
+
+
 def says_something(call: Any) -> bool:
     """Whether a request acknowledges records."""
     return any(

@@ -444,6 +444,8 @@ class ShareRequestManager:
             if completed.loan is not None:
                 completed.loan.release()
         self._drop_done()
+        for fetch in self._answers.brought:
+            self._answers.given_anew(now, node, fetch, self._nodes.values())
         if brought := self._answers.brought:
             # First: whoever gets these may hold the interpreter from then on.
             self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
