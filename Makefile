@@ -62,7 +62,7 @@ help:
 	@echo "make bench-work      process beside the parallel consumer for Java, pyrallel-consumer and a thread pool, 15 minutes"
 	@echo "make parity-groups   random requests to the embedded broker and to Apache Kafka, every answer compared (ARGS='mixed --first 500')"
 	@echo "make test-franz-go   franz-go's own integration tests against the embedded broker (needs go; ARGS='TestTxn')"
-	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, OpenSSL's and zstd's headers)"
+	@echo "make test-librdkafka librdkafka's own integration tests against it (Debian; needs gcc, npm, OpenSSL's and zstd's headers)"
 	@echo "make parity-spark    the same options to Spark's JVM connector and to Kadence's source, and random lives of streams, every row compared"
 	@echo "make parity-json     the same JSON documents to from_json and to Kadence's source, every row compared (ARGS='--seed 5')"
 	@echo "make parity-schemas  random Avro, Protobuf and JSON schemas and other versions of them, every value beside Java's and Google's (ARGS='--seed 5')"

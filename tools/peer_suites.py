@@ -3,11 +3,12 @@
     make test-franz-go
     make test-librdkafka ARGS="0113 0081"
 
-franz-go's source comes from the Go module proxy, librdkafka's from Debian's source package. Both are built under
-build/peer-suites; nothing of them is part of this project. Each suite gets a broker of its own. The tests that are left
-out, and why, stand in this file. The exit status is 1 if a test fails.
+franz-go's source comes from the Go module proxy, librdkafka's from Debian's source package. That has no share consumer
+yet: the tests of it are those of the librdkafka that an npm package has in it. All is built under build/peer-suites;
+nothing of it is part of this project. Each suite gets a broker of its own. The tests that are left out, and why, stand
+in this file. The exit status is 1 if a test fails.
 
-Needs: go for franz-go; apt-get, gcc, g++ and the headers of OpenSSL, zlib and zstd for librdkafka.
+Needs: go for franz-go; apt-get, npm, gcc, g++ and the headers of OpenSSL, zlib and zstd for librdkafka.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _NOT_RUN: Final = {
     "0115": "needs ACLs",
     "0119": "needs ACLs",
     "0129": "needs segment.bytes smaller than Kafka takes",
+    "0186": "asks librdkafka's own mock broker only",
+    "0190": "is run by hand, and asks for telemetry",
     "8000": "idles for as long as it is let",
 }
 """Tests of librdkafka that are not run, by number."""
@@ -56,6 +59,17 @@ _ONE_NODE: Final = frozenset({"0081"})
 
 _TEST_SECONDS: Final = 600
 """For one test of librdkafka."""
+
+_QUEUES: Final = "0170"
+"""The tests of share consumers begin with this number, and no others follow but one of the mock broker's."""
+
+_NPM: Final = "@confluentinc/kafka-javascript@1.10.1"
+"""It has librdkafka 2.15.1 in it."""
+
+_PATIENCE: Final = 3
+"""Times of the tests of share consumers are so many times their own: one part of 0170 sets a limit of a minute, which
+then counts for all parts behind it, and these take longer on any broker.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -111,27 +125,27 @@ def franz_go(patterns: Sequence[str]) -> bool:
 
 def librdkafka(numbers: Sequence[str]) -> bool:
     """librdkafka's integration tests, one process for each; numbers are those of its files."""
-    tests = _built_librdkafka() / "tests"
-    # Those of librdkafka's own mock broker ask nothing of ours.
-    files = sorted(path.name for path in tests.glob("[0-9][0-9][0-9][0-9]-*.c*") if "mock" not in path.name)
     outcomes: dict[str, list[str]] = {"pass": [], "fail": [], "skip": []}
     # Some presume that members who begin together share a generation. With the default of 3 s others run out of time.
     settings = {
         "num_partitions": 4,
         "group_initial_rebalance_delay_ms": 500,
         "group_min_session_timeout_ms": 1000,
+        # As librdkafka's own scripts set it: 0173, 0176 and others wait until locks have ended.
+        "group_share_min_record_lock_duration_ms": 1000,
     }
     with _broker(nodes=3, **settings) as three, _broker(nodes=1, **settings) as one:
-        for number in dict.fromkeys(name[:4] for name in files):
-            if numbers and number not in numbers:
-                continue
+        for number, tests in _librdkafka_tests(numbers):
             if number in _NOT_RUN:
                 print(f"SKIP  {number}: {_NOT_RUN[number]}", flush=True)
                 outcomes["skip"].append(number)
                 continue
             log = tests / f"{number}.log"
             servers = one if number in _ONE_NODE else three
-            (tests / "test.conf").write_text(f"bootstrap.servers={servers}\n")
+            patience = _PATIENCE if number >= _QUEUES else 1
+            (tests / "test.conf").write_text(
+                f"bootstrap.servers={servers}\ntest.timeout.multiplier={patience}\n"
+            )
             passed = _passes(number, tests, log)
             outcomes["pass" if passed else "fail"].append(number)
             print(
@@ -140,11 +154,24 @@ def librdkafka(numbers: Sequence[str]) -> bool:
     return _sum("librdkafka", outcomes)
 
 
+def _librdkafka_tests(numbers: Sequence[str]) -> Iterator[tuple[str, Path]]:
+    """The numbers of the tests that are to be run, each with the folder of the built tests."""
+    for build, are_queues in ((_built_librdkafka, False), (_built_queues, True)):
+        if numbers and all((number >= _QUEUES) is not are_queues for number in numbers):
+            continue
+        tests = build() / "tests"
+        # Those of librdkafka's own mock broker ask nothing of ours.
+        files = [path.name for path in tests.glob("[0-9][0-9][0-9][0-9]-*.c*") if "mock" not in path.name]
+        for number in sorted({name[:4] for name in files}):
+            if (number >= _QUEUES) is are_queues and (not numbers or number in numbers):
+                yield number, tests
+
+
 def _passes(number: str, tests: Path, log: Path) -> bool:
     environment = {
         **os.environ,
         "TESTS": number,
-        "TEST_KAFKA_VERSION": "3.4.0",
+        "TEST_KAFKA_VERSION": "4.2.0" if number >= _QUEUES else "3.4.0",
         "LD_LIBRARY_PATH": f"{tests.parent / 'src'}:{tests.parent / 'src-cpp'}",
     }
     with log.open("wb") as output:
@@ -196,12 +223,30 @@ def _built_librdkafka() -> Path:
             if not count:
                 sys.exit(f"{name} has none of the calls that are to be left out: look at it again")
             path.write_text(text)
-        print(f"building {source.name} and its tests", flush=True)
-        _output("./configure", "--disable-gssapi", "--disable-curl", directory=source)
-        _output("make", "-j2", "libs", directory=source)
-        _output("make", "-j2", "test-runner", directory=source / "tests")
+        _build(source)
         done.touch()
     return _unpacked(folder)
+
+
+def _built_queues() -> Path:
+    """The folder of a librdkafka that has a share consumer, with its tests built."""
+    for tool in ("npm", "tar", "gcc", "g++", "make"):
+        _need(tool)
+    folder = _folder("librdkafka-queues")
+    source, done = folder / "package" / "deps" / "librdkafka", folder / "built"
+    if not done.exists():
+        [packed] = json.loads(_output("npm", "pack", "--silent", "--json", _NPM, directory=folder))
+        _output("tar", "-xzf", packed["filename"], "package/deps/librdkafka", directory=folder)
+        _build(source)
+        done.touch()
+    return source
+
+
+def _build(source: Path) -> None:
+    print(f"building {source.name} and its tests", flush=True)
+    _output("./configure", "--disable-gssapi", "--disable-curl", directory=source)
+    _output("make", "-j2", "libs", directory=source)
+    _output("make", "-j2", "test-runner", directory=source / "tests")
 
 
 def _package_sources() -> list[Path]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.admin import ConfigResource
+from kadence.client.dead_letter_topics import comes_back
 from kadence.protocol import error_codes as ec
 from kadence_cli.common import (
     CommandError,
@@ -138,7 +139,7 @@ def _config(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
 
 
 def _refuse_dead_letters(admin: Admin, groups: list[str], changes: dict[str, str | None]) -> None:
-    """Refuse a dead letter topic that brokers would take and not write to.
+    """Refuse a dead letter topic that brokers would take, and then not write to or fill without end.
 
     Raises:
         CommandError: names what is wrong with it.
@@ -155,6 +156,8 @@ def _refuse_dead_letters(admin: Admin, groups: list[str], changes: dict[str, str
                 f"brokers would not write dead letters of {group!r} to {topic!r}, and rejected records would be lost: "
                 + "; ".join(queue.faults)
             )
+        if queue.is_read:
+            raise CommandError(f"{group!r}: {comes_back(topic)}")
     for group, error in queues.errors.items():
         say(f"kadence groups: whether brokers write dead letters of {group!r} to it is not known: {error}")
 

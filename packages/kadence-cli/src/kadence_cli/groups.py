@@ -56,8 +56,8 @@ records from there on are delivered.
 _CONFIG = """
 
 A group may be configured before it exists. A dead letter topic of a share
-group that the brokers would not write to is refused: they would take it, and
-lose the records."""
+group that the brokers would not write to, or that the group reads, is refused:
+they would take it, and lose the records, or write them there without end."""
 
 _GROUPS = {
     "GROUP": "name of a group",

@@ -114,6 +114,11 @@ def test_settings_of_a_queue(kadence: Run) -> None:
         )
         assert fault in refused.err
     kadence("topics", "create", "dlq.dead", "--config", "errors.deadletterqueue.group.enable=true")
+    kadence("groups", "reset", "work", "--type", "share", "--topic", "dlq.dead", "--to", "earliest")
+    refused = kadence(*letters, "errors.deadletterqueue.topic.name=dlq.dead")
+    assert refused.status == 1
+    assert "'work': the group reads its own dead letter topic dlq.dead: what fails there" in refused.err
+    kadence("groups", "forget", "work", "--topic", "dlq.dead")
     taken = kadence(*letters, "errors.deadletterqueue.topic.name=dlq.dead")
     assert (taken.status, taken.err) == (0, "")
     assert {

@@ -196,6 +196,15 @@ def test_a_dead_letter_topic_that_is_refused() -> None:
     )
 
 
+def test_a_dead_letter_topic_that_the_group_reads() -> None:
+    evidence = Evidence(dead_letters=DeadLetterQueue("dlq.jobs", is_read=True))
+    (found,) = reasons(seen(lambda _: {0: (1_000, 0)}, member("a", 0)), evidence)
+    assert (found.reason, found.harm) == ("dead-letters-return", Harm.SLOWS)
+    assert found.says == (
+        "the group reads its own dead letter topic dlq.jobs: what fails there is written there again, without end"
+    )
+
+
 def test_a_group_of_the_wrong_type() -> None:
     watch = Watch("queue")
     about = ConsumerGroupDescription("queue", "Empty", "classic", "consumer", "", 1, ())

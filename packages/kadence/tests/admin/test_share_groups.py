@@ -179,7 +179,6 @@ def test_dead_letter_topics_that_brokers_would_not_write_to(
     for topic, fault in (
         (f"dlq.{name}-off", "set its errors.deadletterqueue.group.enable=true"),
         (f"dlq.{name}-compact", "it is compacted, so it refuses dead letters, which have no key"),
-        (f"dlq.{name}-self", "the group itself reads it"),
         (name, "its name does not begin with 'dlq.'"),
         (f"dlq.{name}-none", "it does not exist, and the brokers do not create it"),
         ("dlq. a", "no topic can have this name"),
@@ -194,6 +193,20 @@ def test_dead_letter_topics_that_brokers_would_not_write_to(
         )
         assert fault in line
         assert fault in admin.describe_dead_letter_queues([name])[name].faults[0]
+
+    caplog.clear()
+    own = TopicPartition(f"dlq.{name}-self", 0)
+    with caplog.at_level(logging.WARNING, "kadence.admin"):
+        admin.incremental_alter_configs({group: {TOPIC_NAME: own.topic}})
+    assert admin.describe_dead_letter_queues(name)[name] == DeadLetterQueue(own.topic, is_read=True)
+    (line,) = caplog.messages
+    assert line.startswith(f"group {name}: the group reads its own dead letter topic {own.topic}: ")
+    fill(servers, own.topic, 1)
+    member = ShareMember(admin, name, own.topic).settle(1)
+    for offset in range(3):
+        assert member.fetch(own) == [(offset, 1)], "a new record, written by the broker"
+        member.acknowledge(own, offset, offset, REJECT)
+    member.leave()
 
     caplog.clear()
     admin.incremental_alter_configs({group: {TOPIC_NAME: f"dlq.{name}"}})

@@ -305,6 +305,54 @@ def test_an_acknowledgement_that_the_answer_leaves_out_does_not_count(world: Req
     assert isinstance(ended.error, InvalidRecordStateError)
 
 
+def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each for each in caplog.messages if "could not be acknowledged" in each]
+
+
+def test_a_failure_of_which_nobody_hears_is_logged_for_each_partition(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As in `process`: its polls send what is said, and no call waits for the answers."""
+    world = Requests({0: 1, 1: 1})
+    first, second = world.acquired((0, 4, 1)), world.acquired((0, 4, 1), number=1)
+    world.assign()
+    world.acknowledge(first)
+    world.acknowledge(second, 0, 1, REJECT)
+    world.acknowledge(second, 2, 2)
+    world.acknowledge(second, 3, 4, RELEASE)
+    world.answer(world.said(), p0=ec.INVALID_RECORD_STATE, p1=ec.NOT_LEADER_OR_FOLLOWER)
+    why = "could not be acknowledged, and may be delivered again"
+    assert [each.partition(" (")[0] for each in failures(caplog)] == [
+        f"5 records of t-0 {why}: INVALID_RECORD_STATE",
+        f"3 records of t-1 {why}: NOT_LEADER_OR_FOLLOWER",
+    ], "what is released is delivered again all the same"
+
+
+def test_a_failure_of_which_nobody_hears_is_logged_once_a_minute(
+    world: Requests, caplog: pytest.LogCaptureFixture
+) -> None:
+    counts = []
+    for wait in (10_000, 50_000, 0):
+        world.acknowledge(world.acquired((0, 0, 1)), sending=Sending.ASYNC)
+        world.answer(world.said(), p0=ec.INVALID_RECORD_STATE)
+        counts.append(len(failures(caplog)))
+        world.hand.advance(wait)
+    assert counts == [1, 1, 2]
+
+
+def test_a_failure_that_somebody_hears_of_is_not_logged(
+    world: Requests, caplog: pytest.LogCaptureFixture
+) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.acknowledge(fetch, 0, 2, sending=Sending.ASYNC)
+    world.acknowledge(fetch, 3, 4, sending=Sending.SYNC)
+    world.state.wants_results = True
+    world.acknowledge(fetch, 5, 9, sending=Sending.ASYNC)
+    world.answer(world.said(), p0=ec.NOT_LEADER_OR_FOLLOWER)
+    assert len(world.ended()) == 3
+    assert failures(caplog) == []
+
+
 def test_records_may_be_acknowledged_one_by_one(world: Requests) -> None:
     fetch = world.acquired((0, 2, 1))
     for offset in range(3):

@@ -162,8 +162,14 @@ def test_a_topic_that_the_group_reads_is_warned_of(caplog: pytest.LogCaptureFixt
     look.whole("t")
     assert said(caplog) == []
     look.whole("t", DLQ)
+    again = f"the group reads its own dead letter topic {DLQ}: what fails there is written there again, without end"
+    assert caplog.messages == [f"group q: {again}"], "brokers write to it, and nothing is lost"
+    caplog.clear()
+    look.topics[DLQ] = {}
+    look.whole("u", DLQ)
     (line,) = said(caplog)
-    assert "the group itself reads it" in line
+    assert "brokers would not write dead letters" in line
+    assert line.endswith(f"set its {ENABLED}=true. Also, {again}")
 
 
 def test_a_missing_topic_is_warned_of_when_it_is_still_missing_a_second_later(

@@ -188,6 +188,67 @@ def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() 
         assert consumer.commit() == {TopicPartition("t", 0): None}
 
 
+def test_q4_records_of_a_leader_that_was_away_come_again_before_their_old_locks_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """One answer refuses what is said of them and gives them out again: these have new locks."""
+    with (
+        Broker(topics={"t": 1}, nodes=2, config=FAST) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ShareConsumer(**settings_of(broker)) as consumer,
+    ):
+        from_the_start(broker)
+        with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+            admin.incremental_alter_configs(
+                {ConfigResource("group", "q"): {"share.record.lock.duration.ms": "60000"}}
+            )
+        consumer.subscribe("t")
+        producer.send("t", b"job")
+        (held,) = polled(consumer)
+        assert consumer.lock_timeout == 60
+        began = time.monotonic()
+        for node_id in (2, 1, 2, 1):
+            broker.move_leader("t", 0, node_id)
+        (again,) = polled(consumer)
+        assert again.offset == held.offset
+        assert consumer.commit() == {TopicPartition("t", 0): None}
+        assert time.monotonic() - began < 25
+    (line,) = [each for each in caplog.messages if "could not be acknowledged" in each]
+    assert line.startswith("1 record of t-0 could not be acknowledged, and may be delivered again: ")
+
+
+def says_something(call: Any) -> bool:
+    """Whether a request acknowledges records."""
+    return any(
+        partition.acknowledgement_batches for topic in call.message.topics for partition in topic.partitions
+    )
+
+
+def test_q4_process_logs_acknowledgements_that_fail(caplog: pytest.LogCaptureFixture) -> None:
+    deliveries = []
+    with (
+        Broker(topics={"t": 1}, config=FAST) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers) as producer,
+        ShareConsumer(**settings_of(broker)) as consumer,
+    ):
+        from_the_start(broker)
+        producer.send("t", b"once and again")
+        consumer.subscribe("t")
+        for request in (ShareFetchRequest, ShareAcknowledgeRequest):
+            broker.faults.disconnect(request, times=1, where=says_something)
+
+        def handle(record: Record) -> None:
+            deliveries.append(record.delivery_count)
+            if len(deliveries) > 1:
+                broker.faults.clear()
+                consumer.stop()
+
+        consumer.process(handle, workers=1)
+    assert deliveries == [1, 2]
+    (line,) = [each for each in caplog.messages if "could not be acknowledged" in each]
+    assert line.startswith("1 record of t-0 could not be acknowledged, and may be delivered again: ")
+
+
 @needs_the_lock
 @pytest.mark.skipif(not native_heartbeat.AVAILABLE, reason="Windows has no native heartbeat")
 @pytest.mark.kafka

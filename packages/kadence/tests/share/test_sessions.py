@@ -8,6 +8,7 @@ from tests.worlds.share import (
     LOCK_MS,
     NODE,
     OTHER,
+    RENEW,
     Requests,
     batches_of,
     forgotten,
@@ -18,7 +19,7 @@ from tests.worlds.share import (
 
 from kadence.clock import FOREVER
 from kadence.consumer import events as m
-from kadence.errors import DisconnectedError, InvalidRecordStateError
+from kadence.errors import DisconnectedError, InvalidRecordStateError, NotLeaderError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import PartitionData
@@ -254,3 +255,86 @@ def test_the_locks_are_counted_from_when_the_fetch_left(world: Requests) -> None
     call = world.acknowledge(fetch, sending=Sending.SYNC)
     (error,) = world.answer_to(call).values()
     assert isinstance(error, InvalidRecordStateError)
+
+
+def test_q4_records_that_a_new_leader_gives_void_the_locks_of_the_old_one(world: Requests) -> None:
+    """Nobody may have asked the old one since: what is held of it would be worked on twice."""
+    world.waits()
+    world.bring(world.fetch(), (0, 4, 1))
+    old = world.take()
+    world.cluster.moved(world.now, TopicPartition("t", 0), OTHER, 5, {})
+    world.waits()
+    (request,) = [each for each in world.sent() if each.node_id == OTHER]
+    world.bring(request, (0, 4, 1))
+    new = world.state.acquired_fetches[-1]
+    assert isinstance(old.void, NotLeaderError)
+    assert new.void is None
+    call = world.acknowledge(new, sending=Sending.SYNC)
+    (request,) = [each for each in world.sent() if batches_of(each)]
+    assert request.node_id == OTHER
+    world.answer(request)
+    assert world.answer_to(call) == {tip(): None}
+
+
+def test_q4_an_older_answer_that_comes_late_is_the_one_that_is_void(world: Requests) -> None:
+    world.waits()
+    late = world.fetch()
+    world.cluster.moved(world.now, TopicPartition("t", 0), OTHER, 5, {})
+    world.hand.advance(10)
+    world.waits()
+    (request,) = [each for each in world.sent() if each.node_id == OTHER]
+    world.bring(request, (0, 4, 1))
+    world.bring(late, (0, 4, 1))
+    new, old = world.state.acquired_fetches
+    assert (new.void, type(old.void)) == (None, NotLeaderError)
+
+
+def test_q4_records_that_a_broker_gives_again_are_locked_by_the_last_answer_alone(world: Requests) -> None:
+    """It has lost the partition and led it again, between two requests."""
+    world.waits()
+    world.bring(world.fetch(), (0, 4, 1))
+    old = world.take()
+    world.waits()
+    world.bring(world.fetch(), (5, 9, 1))
+    other = world.take()
+    world.waits()
+    world.bring(world.fetch(), (3, 4, 1))
+    assert isinstance(old.void, InvalidRecordStateError)
+    assert other.void is None, "of these nothing is known"
+    assert world.take().void is None
+
+
+def test_q4_records_that_come_again_after_their_locks_void_no_renewed_ones_beside_them() -> None:
+    world = Requests(share_lock_renewal=False)
+    old = world.acquired((0, 9, 1))
+    world.hand.advance(LOCK_MS - 300)
+    world.acknowledge(old, 0, 4, RENEW, sending=Sending.ASYNC)
+    world.answer(world.said())
+    world.waits()
+    request = world.fetch()
+    world.hand.advance(300)
+    world.bring(request, (5, 9, 2))
+    assert old.void is None
+    world.take()
+    call = world.acknowledge(old, 0, 4, sending=Sending.SYNC)
+    world.answer(world.said())
+    assert world.answer_to(call) == {tip(): None}
+
+
+@pytest.mark.parametrize("code", [ec.UNKNOWN_TOPIC_OR_PARTITION, ec.NOT_LEADER_OR_FOLLOWER])
+def test_q4_records_that_come_with_the_refusal_of_older_ones_are_not_void(world: Requests, code: int) -> None:
+    """A broker that leads a partition anew knows no locks, refuses what is said of them, and gives out records."""
+    old = world.acquired((0, 4, 1))
+    world.acknowledge(old, 0, 2)
+    world.waits()
+    request = world.fetch()
+    assert batches_of(request)
+    world.bring(request, (0, 4, 1), acknowledge_code=code)
+    (ended,) = world.ended()
+    assert ended.error is not None
+    assert old.void is not None
+    new = world.take()
+    assert new.void is None
+    call = world.acknowledge(new, sending=Sending.SYNC)
+    world.answer(world.said())
+    assert world.answer_to(call) == {tip(): None}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 from typing import Final
 
+from kadence.client.dead_letter_topics import comes_back
 from kadence.printable import plural
 from kadence_cli.names import ranges, spelled
 from kadence_cli.why.finding import NAMED, Finding, Harm, one_of
@@ -85,16 +86,30 @@ def deleted(watch: Watch) -> Iterator[Finding]:
 
 
 def dead_letters(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
-    """A dead letter topic that brokers do not write to."""
+    """A dead letter topic that brokers do not write to, or that the group itself reads."""
     queue = evidence.dead_letters
-    if queue is None or not queue.faults:
+    if queue is None:
         return
     group = quote(watch.group)
-    yield Finding(
-        "dead-letters-refused",
-        Harm.LOSES,
-        f"brokers do not write dead letters to {queue.topic}: records that are rejected, or fail too often, are lost",
-        queue.faults,
-        (f"kadence groups config {group}", f"kadence topics config {quote(queue.topic or '')} --all"),
-        details=(("topic", queue.topic),),
-    )
+    if queue.faults:
+        yield Finding(
+            "dead-letters-refused",
+            Harm.LOSES,
+            f"brokers do not write dead letters to {queue.topic}: records that are rejected, or fail too often, are "
+            "lost",
+            queue.faults,
+            (f"kadence groups config {group}", f"kadence topics config {quote(queue.topic or '')} --all"),
+            details=(("topic", queue.topic),),
+        )
+    if queue.is_read:
+        yield Finding(
+            "dead-letters-return",
+            Harm.SLOWS,
+            comes_back(queue.topic or ""),
+            (f"its members subscribe to {queue.topic}, or it has a start offset there",),
+            (
+                f"kadence groups config {group}",
+                f"kadence groups forget {group} --topic {quote(queue.topic or '')}",
+            ),
+            details=(("topic", queue.topic),),
+        )

@@ -102,8 +102,8 @@ class AsyncOperations:
     ) -> Outcomes[ConfigResource, None]:
         """Change these settings and leave all others as they are (KIP-339).
 
-        Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group: one
-        that they would not write to is logged (`describe_dead_letter_queues`).
+        Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group:
+        what is wrong with it is logged (`describe_dead_letter_queues`).
 
         Args:
             changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -140,7 +140,7 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, DeadLetterQueue]:
-        """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
+        """The dead letter topics of share groups, and what is wrong with them (KIP-1191).
 
         Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
 

@@ -58,8 +58,8 @@ def incremental_alter_configs(
 ) -> Waits[Outcomes[ConfigResource, None]]:
     """Change these settings and leave all others as they are (KIP-339).
 
-    Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group: one
-    that they would not write to is logged (`describe_dead_letter_queues`).
+    Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group:
+    what is wrong with it is logged (`describe_dead_letter_queues`).
 
     Args:
         changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -124,8 +124,9 @@ def _warn_of_dead_letters(calls: Calls, deadline: int, groups: Collection[str]) 
     except KafkaError as error:
         queues = Outcomes(errors=dict.fromkeys(groups, error))
     for group, queue in queues.items():
-        if queue.faults:
-            _log.warning("%s", warning(group, queue.topic or "", queue.faults))
+        says = warning(group, queue.topic or "", queue.faults, is_read=queue.is_read)
+        if says is not None:
+            _log.warning("%s", says)
     for group, unseen in queues.errors.items():
         _log.info("group %s: its dead letter topic could not be looked at: %s", group, unseen)
 

@@ -1,4 +1,4 @@
-"""Dead letter topics of share groups (KIP-1191): which there are, and why brokers would not write to them."""
+"""Dead letter topics of share groups (KIP-1191): which there are, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class DeadLetterQueue:
         copies_records: whether dead letters have the key and value of their record, and not headers alone.
         faults: why brokers would not write to the topic, in a sentence each. Empty: they would. With a fault rejected
             records are lost without an error.
+        is_read: whether the group itself reads the topic. Then a dead letter that fails is written there again, without
+            end.
     """
 
     topic: str | None
     copies_records: bool = False
     faults: tuple[str, ...] = ()
+    is_read: bool = False
 
 
 @operation
@@ -44,7 +47,7 @@ def describe_dead_letter_queues(
     topic: str | None = None,
     copies_records: bool | None = None,
 ) -> Waits[Outcomes[str, DeadLetterQueue]]:
-    """The dead letter topics of share groups, and why brokers would not write to them (KIP-1191).
+    """The dead letter topics of share groups, and what is wrong with them (KIP-1191).
 
     Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
 
@@ -75,8 +78,8 @@ def describe_dead_letter_queues(
         return found
     for name, at in names.items():
         copies = found[name].copies_records
-        faults = tuple(faults_of(at, broker, topics.get(at), copies=copies, read=read[name]))
-        found[name] = replace(found[name], faults=faults)
+        faults = tuple(faults_of(at, broker, topics.get(at), copies=copies))
+        found[name] = replace(found[name], faults=faults, is_read=at in read[name])
     return found
 
 

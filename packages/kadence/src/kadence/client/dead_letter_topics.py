@@ -1,13 +1,13 @@
-"""Dead letter topics of share groups (KIP-1191): the settings about them, and why brokers would not write to one.
+"""Dead letter topics of share groups (KIP-1191): the settings about them, and what is wrong with one.
 
 A broker takes any name of a topic. It looks at the topic when it writes a first dead letter; if it then does not take
-it, it archives the record all the same and tells no client.
+it, it archives the record all the same and tells no client. It does take a topic that the group itself reads.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from kadence.printable import printable
@@ -19,6 +19,7 @@ __all__ = [
     "TOPIC",
     "TOPIC_KEYS",
     "Settings",
+    "comes_back",
     "faults_of",
     "is_legal",
     "warning",
@@ -47,20 +48,16 @@ def is_legal(topic: str) -> bool:
     return _LEGAL.fullmatch(topic) is not None
 
 
-def faults_of(
-    topic: str, broker: Settings, settings: Settings | None, *, copies: bool, read: Collection[str]
-) -> Iterator[str]:
+def faults_of(topic: str, broker: Settings, settings: Settings | None, *, copies: bool) -> Iterator[str]:
     """Why brokers would not write to the topic, in a sentence each.
 
     Args:
         broker, settings: of a broker, and of the topic; None: it does not exist. copies: whether dead letters have the
-            key and value of their record. read: the topics that the group reads.
+            key and value of their record.
     """
     prefix = broker.get(_PREFIX, "")
     if not topic.startswith(prefix):
         yield f"its name does not begin with {prefix!r}, the brokers' {_PREFIX}"
-    if topic in read:
-        yield "the group itself reads it, so a record that fails would come again and again"
     if not is_legal(topic):
         yield "no topic can have this name"
     elif settings is None:
@@ -74,9 +71,28 @@ def faults_of(
             yield f"it is compacted, so it refuses {refused}"
 
 
-def warning(group: str, topic: str, faults: Iterable[str]) -> str:
-    """The line of a log about a topic with faults."""
+def comes_back(topic: str) -> str:
+    """What a group meets that reads its own dead letter topic."""
     return (
-        f"group {printable(group)}: brokers would not write dead letters to {printable(topic)}, and rejected records "
-        f"are lost: {'; '.join(faults)}"
+        f"the group reads its own dead letter topic {printable(topic)}: "
+        "what fails there is written there again, without end"
     )
+
+
+def warning(group: str, topic: str, faults: Collection[str], *, is_read: bool) -> str | None:
+    """The line of a log about what is wrong with a topic; None: nothing is.
+
+    Args:
+        faults: why brokers would not write to it. is_read: the group itself reads it.
+    """
+    if not faults and not is_read:
+        return None
+    says = []
+    if faults:
+        says.append(
+            f"brokers would not write dead letters to {printable(topic)}, and rejected records are lost: "
+            + "; ".join(faults)
+        )
+    if is_read:
+        says.append(comes_back(topic))
+    return f"group {printable(group)}: {'. Also, '.join(says)}"

@@ -111,7 +111,7 @@ REQUESTS: Final[dict[str, str]] = {
     "LeaveGroup": "pibwx",
     "ListOffsets": ALL,
     "Metadata": ALL,
-    "OffsetCommit": "piwr",
+    "OffsetCommit": "pibwxr",
     "OffsetFetch": ALL,
     "Produce": "bwx",
     "SyncGroup": "pibwx",

@@ -1,7 +1,8 @@
 """The ends of acknowledgements: what the application hears of each, and when its calls are answered (KIP-932).
 
 A piece ends once: taken by the broker, refused, or given up because its locks or the call's time were over. All that
-ended in one turn goes into one event, and the calls that it completes are answered after it.
+ended in one turn goes into one event, and the calls that it completes are answered after it. A failure of which no call
+and no callback hears is logged: polls and `process` go on without a word.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from collections.abc import Iterable
 
 from kadence.clock import FOREVER
 from kadence.consumer.events import AddBackgroundEvent, Answer
-from kadence.errors import InvalidRecordStateError, KafkaError, KafkaTimeoutError
+from kadence.errors import BrokerError, InvalidRecordStateError, KafkaError, KafkaTimeoutError
+from kadence.logs import LogLimiter, logger
+from kadence.printable import plural
 from kadence.share.acknowledgements import GAP, Acknowledged, AcknowledgeType
 from kadence.share.events import Acknowledge, AcknowledgementsEnded, Ended
 from kadence.share.network.held import Call, Held, Piece
@@ -18,8 +21,14 @@ from kadence.share.network.node import ShareNode
 from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.pace import WorkPace
 from kadence.share.share_state import AcquiredFetch, ShareState
+from kadence.types import TopicPartition
 
 __all__ = ["Acknowledgements", "locks_ended"]
+
+log = logger("kadence.share")
+
+_OUTCOMES = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
+"""What an application loses when it fails. A record whose release fails is delivered again all the same."""
 
 
 def locks_ended(fetch: AcquiredFetch) -> KafkaError:
@@ -48,6 +57,9 @@ class Acknowledgements:
         self._add_event = add_event
         self._calls: list[Call] = []
         self._ended: list[Ended] = []
+        # Failures of this turn that nobody hears of: by partition and cause how many records, and one of the errors.
+        self._unheard: dict[tuple[TopicPartition, str], tuple[int, KafkaError]] = {}
+        self._log_limiter = LogLimiter()
 
     @property
     def next_deadline(self) -> int:
@@ -82,6 +94,12 @@ class Acknowledgements:
                 measures.void.record(now, number)
         if piece not in piece.call.waiting:
             return
+        if error is not None and not self._is_heard(piece):
+            cause = error.name if isinstance(error, BrokerError) else type(error).__name__
+            key = piece.partition.topic_partition, cause
+            before, _ = self._unheard.get(key, (0, error))
+            outcomes = [(each.first, each.last) for each in piece.ranges if each.type in _OUTCOMES]
+            self._unheard[key] = before + count(outcomes), error
         for call in (piece.call, *piece.awaited_by):
             call.ended(piece, error)
         if error is not None or piece.renews or self._share_state.wants_results:
@@ -132,8 +150,21 @@ class Acknowledgements:
         """Its call was given up while it was under way, and nobody waits for another attempt."""
         self.end(now, piece, _took_too_long(piece))
 
-    def tell(self) -> None:
+    def _is_heard(self, piece: Piece) -> bool:
+        """Whether the callback or a call will say what became of it."""
+        return self._share_state.wants_results or piece.call.event.is_answered or bool(piece.awaited_by)
+
+    def tell(self, now: int) -> None:
         """Tell the application what has ended, then answer the calls of which all has."""
+        for (partition, cause), (number, error) in self._unheard.items():
+            if number and self._log_limiter.is_new(now, (partition, cause), None):
+                log.warning(
+                    "%s of %s could not be acknowledged, and may be delivered again: %s",
+                    plural(number, "record"),
+                    partition,
+                    error,
+                )
+        self._unheard.clear()
         if self._ended:
             ended, self._ended = tuple(self._ended), []
             self._add_event(AcknowledgementsEnded(ended))

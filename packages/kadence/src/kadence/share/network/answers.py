@@ -13,7 +13,7 @@ Locks are counted from when the request was sent, so they end here first.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, Protocol
 
 from kadence.clock import FOREVER
@@ -28,7 +28,7 @@ from kadence.share.network.acknowledging import Acknowledgements
 from kadence.share.network.appetite import LOCK_MS, Appetite
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.node import Sent, ShareNode
-from kadence.share.network.offsets import Range, count
+from kadence.share.network.offsets import Range, count, without
 from kadence.share.share_state import AcquiredFetch, ShareState
 from kadence.types import Node, TopicPartition
 
@@ -262,10 +262,12 @@ class ShareAnswers:
         sums: dict[str, tuple[int, int]] = {}
         for key, data in _partitions(response):
             tip = tips.get(key)
-            if sent.fetched is None:
-                codes[key] = data.error_code
-            else:
-                codes[key] = data.acknowledge_error_code
+            code = data.error_code if sent.fetched is None else data.acknowledge_error_code
+            codes[key] = code
+            # First: what the same answer brings is locked, by who leads the partition now.
+            if tip is not None and code in _MOVED | _UNKNOWN:
+                self._moved(now, node, tip, data, endpoints, code)
+            if sent.fetched is not None:
                 if tip is not None and data.error_code:
                     self._not_fetched(now, sent, tip, data, endpoints)
                 elif tip is not None and data.acquired_records and not node.closing:
@@ -274,8 +276,6 @@ class ShareAnswers:
                     brought = True
                     node.redelivers |= any(each.delivery_count > 1 for each in data.acquired_records)
                     self._acquired(sent, tip, data, loan, lock_ends, sums)
-            if tip is not None and codes[key] in _MOVED | _UNKNOWN:
-                self._moved(now, node, tip, data, endpoints, codes[key])
         self._judge(now, sent, codes, lock_ends)
         if sent.asked:
             Appetite.answered(now, sent, brought=brought)
@@ -300,7 +300,7 @@ class ShareAnswers:
         if loan is not None:
             loan.retain()
         fetch = AcquiredFetch(tip, sent.node.node_id, acquired, view, loan, lock_ends)
-        sent.node.held[fetch] = Held(fetch)
+        sent.node.held[fetch] = Held(fetch, sent.sent_at)
         if (backoff := self._retries.pop(tip, None)) is not None:
             backoff.succeeded()
             self._waiting.discard(tip)
@@ -333,6 +333,14 @@ class ShareAnswers:
         code: int,
     ) -> None:
         """The broker does not lead the partition any more, or it is gone: its locks here are void."""
+        self._led_elsewhere(now, node, tip, code)
+        told = data.current_leader
+        self._metadata.request_update(now)
+        if code in _MOVED and told.leader_id >= 0 and told.leader_epoch >= 0:
+            self._metadata.moved(now, tip.topic_partition, told.leader_id, told.leader_epoch, endpoints)
+
+    def _led_elsewhere(self, now: int, node: ShareNode, tip: TopicIdPartition, code: int) -> None:
+        """What is held of the partition at this broker is void, and what is still to be said of it."""
         error = for_code(code, f"{tip.topic_partition} has another leader, or is gone: its locks are void")
         for fetch in [fetch for fetch in node.held if fetch.partition == tip]:
             fetch.void = error
@@ -340,11 +348,33 @@ class ShareAnswers:
         for piece in [piece for piece in node.pieces if piece.partition == tip]:
             node.pieces.remove(piece)
             self._acknowledgements.end(now, piece, error)
-        told = data.current_leader
-        self._metadata.request_update(now)
-        if code in _MOVED and told.leader_id >= 0 and told.leader_epoch >= 0:
-            self._metadata.moved(now, tip.topic_partition, told.leader_id, told.leader_epoch, endpoints)
         self._share_state.alert()
+
+    def given_anew(self, now: int, node: ShareNode, fetch: AcquiredFetch, nodes: Iterable[ShareNode]) -> None:
+        """``node`` has given us records: whose older locks are void by that, also if no broker has said so.
+
+        A partition has one leader, so all that another broker gave us before is void. What this one gives out twice it
+        did not know any more: it has led the partition anew since.
+        """
+        tip, new = fetch.partition, node.held[fetch]
+        for other in nodes:
+            if other is node:
+                continue
+            asked = [each.sent_at for each in other.held.values() if each.fetch.partition == tip]
+            asked += [piece.held.sent_at for piece in other.pieces if piece.partition == tip]
+            if asked:
+                # An answer may come late: who was asked last leads the partition.
+                void = other if max(asked) <= new.sent_at else node
+                self._led_elsewhere(now, void, tip, ec.NOT_LEADER_OR_FOLLOWER)
+        for older in [each for each in node.held.values() if each.fetch.partition == tip and each is not new]:
+            older.expire(now)
+            if without(older.open, new.open) != older.open:
+                older.fetch.void = for_code(
+                    ec.INVALID_RECORD_STATE,
+                    f"records of {tip.topic_partition} were delivered again: their locks had ended",
+                )
+                del node.held[older.fetch]
+                self._share_state.alert()
 
     def _judge(self, now: int, sent: Sent, codes: Mapping[tuple[bytes, int], int], lock_ends: int) -> None:
         """What became of what the request said. Of a partition that the answer leaves out nothing is known to count."""

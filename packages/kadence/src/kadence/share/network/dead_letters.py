@@ -1,4 +1,4 @@
-"""Looks whether brokers would write the group's dead letters, and warns if they would not (KIP-1191). Sans-IO.
+"""Looks whether the group's dead letters go where they should, and warns if they do not (KIP-1191). Sans-IO.
 
 No broker tells a member that its group's dead letters are lost. So with the first assignment of a subscription a member
 asks for the settings of its group, and if they name a topic, for those of the topic and of a broker. Nothing waits for
@@ -51,7 +51,7 @@ class DeadLetterLook:
         self._asked: Request | None = None
         # The settings of the group, once they are known.
         self._group: Settings | None = None
-        self._told: tuple[str, ...] = ()
+        self._told: str | None = None
 
     def begin(self, now: int, read: frozenset[str]) -> None:
         """The member has partitions of these topics, to which it is subscribed."""
@@ -128,13 +128,13 @@ class DeadLetterLook:
                 _settings(results.get(_BROKER)),
                 _settings(found) if is_there else None,
                 copies=group.get(COPIES) == "true",
-                read=self._read,
             )
         )
-        if not faults or faults == self._told or (not is_there and self._repeats(now)):
+        says = warning(self._group_id, topic, faults, is_read=topic in self._read)
+        if says is None or says == self._told or (not is_there and self._repeats(now)):
             return
-        self._told = faults
-        log.warning("%s", warning(self._group_id, topic, faults))
+        self._told = says
+        log.warning("%s", says)
 
 
 def _settings(result: Any) -> Settings:

@@ -22,17 +22,18 @@ class Held:
     """The locks of one fetch.
 
     Attributes:
-        fetch: it. open: offsets that were acquired and of which nothing was said yet.
+        fetch: it. sent_at: when (ms) it was asked for. open: acquired offsets of which nothing was said yet.
         renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
             else of its partition, since one with others was refused.
         extended: offsets whose locks the application renewed, apart from the others, with when they end (ms).
         has_lost: some were forgotten since their locks had ended. The application may still have these in its buffer.
     """
 
-    __slots__ = ("alone", "extended", "fetch", "has_lost", "open", "renewable")
+    __slots__ = ("alone", "extended", "fetch", "has_lost", "open", "renewable", "sent_at")
 
-    def __init__(self, fetch: AcquiredFetch) -> None:
+    def __init__(self, fetch: AcquiredFetch, sent_at: int = 0) -> None:
         self.fetch = fetch
+        self.sent_at = sent_at
         self.open: list[Range] = [(each.first, each.last) for each in fetch.acquired]
         self.renewable = True
         self.alone = self.has_lost = False

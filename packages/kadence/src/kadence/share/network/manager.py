@@ -158,7 +158,7 @@ class ShareRequestManager:
             if any(each.type == AcknowledgeType.RELEASE for each in final):
                 self._appetite.released()
         self._drop_done()
-        self._acknowledgements.tell()
+        self._acknowledgements.tell(now)
 
     # ------------------------------------------------------------ what to send
 
@@ -182,7 +182,7 @@ class ShareRequestManager:
             self._acknowledgements.give_up(now, call)
             for node in self._nodes.values():
                 node.pieces = [piece for piece in node.pieces if piece.call is not call]
-        self._acknowledgements.tell()
+        self._acknowledgements.tell(now)
         self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
         return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
 
@@ -419,7 +419,7 @@ class ShareRequestManager:
         if node is not None and node.session.is_open and not node.is_busy:
             node.changed = True
             self._answers.disconnected(now, node, error)
-            self._acknowledgements.tell()
+            self._acknowledgements.tell(now)
 
     def renewed_natively(self, requests: Sequence[Request], sent_at: int) -> None:
         """The native thread has sent these, the last of them at ``sent_at``."""
@@ -444,13 +444,15 @@ class ShareRequestManager:
             if completed.loan is not None:
                 completed.loan.release()
         self._drop_done()
+        for fetch in self._answers.brought:
+            self._answers.given_anew(now, node, fetch, self._nodes.values())
         if brought := self._answers.brought:
             # First: whoever gets these may hold the interpreter from then on.
             self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
             self._answers.brought = []
             for fetch in brought:
                 self._share_state.put(fetch)
-        self._acknowledgements.tell()
+        self._acknowledgements.tell(now)
 
 
 def _divided(
