@@ -62,8 +62,8 @@ _Resolved: TypeAlias = "tuple[Wanted, str]"
 class SchemaRegistryClient:
     """A client of a schema registry, for any number of threads, and for all serialisers and deserialisers.
 
-    It requests each schema once, and threads that need the same one wait for one request. It remembers for a minute
-    that an id has no schema. A failed request is repeated, at the next address if there are several.
+    It requests the schema of an id once, and threads that need the same one wait for one request. It remembers for a
+    minute that an id has no schema. A failed request is repeated, at the next address if there are several.
 
     Args:
         config: an address, a list of addresses, or a mapping of the keys below, with or without ``schema.registry.``

@@ -365,7 +365,7 @@ class GroupHistory:
 
     @property
     def silent(self) -> list[str]:
-        """Names of the members that have had something to read for 10 seconds, and have committed nothing since."""
+        """Names of the members that have had something to read for 10 seconds, and committed nothing in the window."""
         if self._silent is None:
             members = self.description.members if self.description else ()
             self._silent = [_named(each) for each in members if self._is_silent(each)]
