@@ -78,7 +78,11 @@ class IcebergFiles:
             metadata = TableMetadataUtil.parse_raw(self.metadata)
             ids = str(metadata.table_uuid), metadata.default_spec_id
             with all_or_none(load_file_io(self.settings, metadata.location), self.settings) as io:
-                return [IcebergFile(each, *ids) for each in _dataframe_to_data_files(metadata, rows, io)]
+                return [
+                    IcebergFile(each, *ids)
+                    for part in _apart(rows, metadata)
+                    for each in _dataframe_to_data_files(metadata, part, io)
+                ]
 
     def remove(self, files: Sequence[IcebergFile]) -> None:
         """Delete files; the table's maintenance removes those that cannot be deleted."""
@@ -237,6 +241,35 @@ def _widened(kind: pa.DataType) -> pa.DataType:
     if types.is_struct(kind):
         return pa.struct([(item.name, _widened(item.type)) for item in kind])
     return kind
+
+
+def _apart(rows: pa.Table, metadata: Any) -> list[pa.Table]:
+    """Rows of which the library can make files, one part after the other.
+
+    It finds the rows of a partition by equality, which also holds between 0.0 and -0.0, and never for NaN.
+
+    Raises:
+        IllegalStateError: a row's partition is NaN.
+    """
+    import pyarrow.compute as pc
+    from pyarrow import types
+
+    parts = [rows]
+    for name in (metadata.schema().find_column_name(each.source_id) for each in metadata.spec().fields):
+        if name not in rows.column_names or not types.is_floating(rows[name].type):
+            continue
+        if pc.any(pc.is_nan(rows[name])).as_py():
+            raise IllegalStateError(
+                f"Iceberg: PyIceberg cannot write a row whose {name}, which the table is partitioned by, is NaN"
+            )
+        split = []
+        for part in parts:
+            is_negative = pc.fill_null(
+                pc.and_(pc.equal(part[name], 0), pc.less(pc.divide(1, part[name]), 0)), fill_value=False
+            )
+            split += [part.filter(pc.invert(is_negative)), part.filter(is_negative)]
+        parts = [part for part in split if part.num_rows]
+    return parts
 
 
 def _identities(table: Any, found: pa.Schema) -> list[int]:

@@ -150,6 +150,22 @@ def test_partitions(lake: Lake) -> None:
         lake.add(odd, partitionBy="city")
 
 
+def test_zeros_and_nan_in_a_floating_column_that_partitions_an_iceberg_table(tmp_path: Path) -> None:
+    """PyIceberg by itself writes each row of 0.0 and -0.0 twice, and fails at NaN with an error of arithmetic."""
+    needs("pyiceberg")
+    lake = Lake("iceberg", tmp_path)
+    values = [0.0, -0.0, None, 1.5, -0.0, -2.5]
+    lake.add(
+        pa.table({"id": range(6), "measure": values, "other": values[::-1]}), partitionBy="measure,other"
+    )
+    found = lake.table.scan().to_arrow().sort_by("id").to_pylist()
+    assert str([row["measure"] for row in found]) == str(values)
+    assert str([row["other"] for row in found]) == str(values[::-1])
+    with pytest.raises(IllegalStateError, match=r"a row whose measure, .* is NaN"):
+        lake.add(pa.table({"id": [7], "measure": [float("nan")], "other": [1.0]}))
+    assert lake.table.scan().to_arrow().num_rows == 6
+
+
 def test_readers_may_trust_the_bounds_of_files(lake: Lake) -> None:
     """A file is left out by its bounds; none that has rows may be."""
     for number in range(3):
