@@ -76,6 +76,9 @@ class FastAppender:
     used_bytes: int
     claimed_bytes: int
     is_usable: bool
+    begin: Callable[[TopicPartition, int], OpenBatch | None] | None
+    begun: Callable[[Any], None]
+    not_begun: Callable[[Any], None]
     def __init__(
         self,
         gate: _Gate,

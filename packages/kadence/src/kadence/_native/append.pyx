@@ -161,6 +161,8 @@ class FastAppender:
         wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. claimed_bytes: for the record that has waited for room the longest;
             no other gets them. is_usable: False once the producer is closed, failed or forked.
+        begin: begins the batch of a partition for a record of so many bytes; None where that is for the long way.
+            begun: called once that record is in it. not_begun: called if it could not be added. Under the gate.
     """
 
     def __init__(
@@ -190,7 +192,7 @@ class FastAppender:
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
 
-        None, and no effect, in all but the usual case: a topic or a batch must be begun, this record fills its batch,
+        None, and no effect, in all but the usual case: a topic must be begun, this record fills its batch,
         memory is short, or arguments must be checked. The long way (`Producer.send`) then starts from the beginning.
         """
         return self.place(topic, value, key, partition, timestamp, headers, False)
@@ -306,10 +308,15 @@ class FastAppender:
                 number = cython.cast(object, sticky).choose(0, place.count, place.available)
                 if not 0 <= number < place.count:
                     raise IndexError(f"partition {number} was chosen, and there are {place.count}")
-        open_batches = place.open_batches[number]
-        if open_batches is None:
-            return None
-        batch = open_batches
+        open_batch = place.open_batches[number]
+        if open_batch is None:
+            found = self.add_first(
+                place, number, when, key, key_size, value, value_size, size, key_object, value_object, headers, future
+            )
+            if is_spread and found is not None:
+                sticky.used += size
+            return found
+        batch = open_batch
         if (
             not batch.is_open
             or not self.is_usable
@@ -330,6 +337,44 @@ class FastAppender:
         future.index = index
         future.timestamp = when
         return future
+
+    @cython.cfunc
+    def add_first(
+        self,
+        place: TopicInfo,
+        number: cython.longlong,
+        when: cython.longlong,
+        key: cython.p_uchar,
+        key_size: cython.Py_ssize_t,
+        value: cython.p_uchar,
+        value_size: cython.Py_ssize_t,
+        size: cython.longlong,
+        key_object: object,
+        value_object: object,
+        headers: object,
+        future: FutureRecordMetadata,
+    ) -> object:
+        """As `add`, into a batch that is begun for the record."""
+        if self.begin is None or not self.is_usable or self.claimed_bytes:
+            return None
+        if size >= self.batch_size or self.used_bytes + size > self.buffer_memory:
+            return None
+        batch = self.begin(place.partitions[number], size)
+        if batch is None:
+            return None
+        taken = None
+        try:
+            if place.open_batches[number] is batch:
+                taken = self.add(
+                    place, number, when, key, key_size, value, value_size, size, key_object, value_object, headers,
+                    future,
+                )
+        finally:
+            if taken is None:
+                self.not_begun(batch)
+        if taken is not None:
+            self.begun(batch)
+        return taken
 
 
 @cython.cfunc

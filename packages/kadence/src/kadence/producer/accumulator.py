@@ -167,7 +167,7 @@ class Accumulator(FastAppender):
         except BaseException:
             # No memory, or Ctrl-C. Remove the empty batch: the network thread would not be woken for its records.
             if not batch.count:
-                self._unbegin(batch)
+                self.unbegin(batch)
             raise
         batch.size += size
         self.used_bytes += size
@@ -206,7 +206,7 @@ class Accumulator(FastAppender):
             place.open_batches[tp.partition] = last
         return last, is_new
 
-    def _unbegin(self, batch: Batch) -> None:
+    def unbegin(self, batch: Batch) -> None:
         """Forget a batch that was begun for a record that could not be appended."""
         batch.is_open = False
         batches = self.waiting[batch.tp]
