@@ -65,6 +65,9 @@ class Sender:
     Args:
         can_send: whether a node accepts requests now (`NetworkClient.can_send`).
         transactions: of a producer that has them.
+
+    Attributes:
+        plain_answers: how many answers wrote all batches of their requests.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Sender:
         self._identity.wanted = self._is_wanted
         self._identity.on_refused = self._outcomes.fail_all
         self._load = Load(config, accumulator, topics)
+        self.plain_answers = 0
         # Without sequence numbers the broker cannot refuse a batch that overtakes another, so only one may be
         # undecided; without acknowledgements no batch is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
@@ -109,6 +113,11 @@ class Sender:
     def is_idle(self) -> bool:
         """True if no request waits for its response."""
         return not any(self._requests_in_flight.values())
+
+    @property
+    def has_nothing_to_send(self) -> bool:
+        """True if no record waits. A transaction may want to end then."""
+        return self._transactions is None and not self._accumulator.waiting and not self._outcomes.repeating
 
     def _is_wanted(self) -> bool:
         """True if records are undecided or on their way."""
@@ -286,6 +295,7 @@ class Sender:
         self._measures.now = now
         self._requests_in_flight[sent.node_id] -= 1
         missing = dict(sent.batches)
+        is_plain = True
         if completed.error is None and completed.response is not None:
             self._measures.answered(
                 completed.received_at - completed.sent_at, completed.response.throttle_time_ms
@@ -295,9 +305,12 @@ class Sender:
                 name = topic.name or sent.names_by_id.get(topic.topic_id, "")
                 for answer in topic.partition_responses:
                     batch = missing.pop(TopicPartition(name, answer.index), None)
-                    if batch is not None:
-                        self._judge(now, batch, answer, endpoints)
+                    if batch is not None and not self._judge(now, batch, answer, endpoints):
+                        is_plain = False
         error = completed.error
+        if error is None and not missing:
+            self.plain_answers += is_plain
+            return
         if error is not None and error.retriable:
             self._topics.request_update(now)
         for batch in missing.values():
@@ -313,13 +326,14 @@ class Sender:
 
     def _judge(
         self, now: int, batch: Batch, answer: PartitionProduceResponse, endpoints: Mapping[int, Node]
-    ) -> None:
+    ) -> bool:
+        """Have the verdict on a batch carried out. True if it is written."""
         verdict = verdict_of(answer.error_code)
         if verdict is Verdict.WRITTEN:
             self._outcomes.written(
                 batch, answer.base_offset if not answer.error_code else -1, answer.log_append_time_ms
             )
-            return
+            return True
         error = for_code(answer.error_code, answer.error_message and f"{batch.tp}: {answer.error_message}")
         partition = self._outcomes.partitions[batch.tp]
         if self._accumulator.is_decided(batch):
@@ -347,6 +361,7 @@ class Sender:
             self._outcomes.repeat(
                 now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE, at_once=moved
             )
+        return False
 
     def _may_come_right(self, batch: Batch, code: int) -> bool:
         """True if a batch can still be written although the broker finds its numbers out of order.

@@ -39,32 +39,46 @@ class Turn(network_thread.Turn):
         self._topics = topics
         self._client = client
         topics.on_rebootstrap = lambda now: client.rebootstrap()
-        client.on_wrong_node = topics.brokers_are_wrong
+        client.on_wrong_node = self._brokers_are_wrong
         self._transactions = transactions
         self._state = state
         self._delivery_timeout_ms = config.delivery_timeout_ms
         self._lingers = True
+        self._wake_at = 0
+        self._is_quiet = False
 
     def run_once(self) -> bool:
         """Run one turn. False when the producer is closed and nothing is left to do."""
         now = self._clock.now_ms()
-        self._state.wake_stirred()
-        if self._has_ended(now):
-            return False
-        wake_at = self._ask(now, self._managers)
-        # The last work may be done by now, for example an abort that needs no request. Nothing would end the wait.
-        if self._has_ended(now):
-            return False
-        wake_at = min(wake_at, self._state.close_at)
-        self._state.trouble = self._client.trouble()
+        if not self._is_quiet or now >= self._wake_at or self._state.is_closing:
+            self._state.wake_stirred()
+            if self._has_ended(now):
+                return False
+            self._wake_at = self._ask(now, self._managers)
+            # The last work may be done by now, for example an abort that needs no request. Nothing would end the wait.
+            if self._has_ended(now):
+                return False
+            self._wake_at = min(self._wake_at, self._state.close_at)
+            self._state.trouble = self._client.trouble()
         cluster, coordinators = self._topics.cluster, self._coordinators
-        self._exchange(now, wake_at)
+        delivered, plain = self._delegate.delivered, self._sender.plain_answers
+        self._exchange(now, self._wake_at)
+        # After plain answers alone no manager has more to send, and none must be asked before the time that it named.
+        self._is_quiet = (
+            0 < self._delegate.delivered - delivered == self._sender.plain_answers - plain
+            and not self._client.was_woken
+            and self._sender.has_nothing_to_send
+        )
         if self._topics.cluster is not cluster or self._coordinators != coordinators:
             known = self._topics.cluster
             nodes = [*self._coordinators.values(), *known.nodes.values()]
             # Without brokers the id is that of the cluster before.
             self._client.set_nodes(nodes, known.cluster_id if known.nodes else None)
         return True
+
+    def _brokers_are_wrong(self) -> None:
+        self._topics.brokers_are_wrong()
+        self._wake_at = 0
 
     def finish(self, cause: BaseException | None) -> None:
         self._sender.fail_all(not_in_time() if cause is None else ended("producer", cause))
