@@ -68,7 +68,6 @@ cdef class FastAppender:
     cdef public bint is_usable
     cdef public object begin
     cdef public object begun
-    cdef public object not_begun
     cdef object acquire
     cdef object release
     cdef object check_entry

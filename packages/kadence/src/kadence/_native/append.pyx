@@ -56,6 +56,11 @@ class ProduceRequestResult:
             self._callbacks.append(future)
             return True
 
+    @property
+    def has_record_callbacks(self) -> bool:
+        """True if `end` has something to give."""
+        return len(self._callbacks) > 0
+
     def end(self) -> list:
         """All are decided. Returns each callback and its future, one behind the other."""
         with cython.critical_section(self):
@@ -161,8 +166,8 @@ class FastAppender:
         wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. claimed_bytes: for the record that has waited for room the longest;
             no other gets them. is_usable: False once the producer is closed, failed or forked.
-        begin: begins the batch of a partition for a record of so many bytes; None where that is for the long way.
-            begun: called once that record is in it. not_begun: called if it could not be added. Under the gate.
+        begin: makes the batch of a partition; None where that is for the long way. begun: called with it once it has its
+            first record, to send it sooner or later. Both under the gate.
     """
 
     def __init__(
@@ -188,6 +193,13 @@ class FastAppender:
         self.buffer_memory = buffer_memory
         self.largest = largest
         self.is_usable = True
+
+    def let_go(self, batch: OpenBatch) -> None:
+        """A batch is decided: free its memory, once, in a step that no signal handler interrupts. Under the gate."""
+        incomplete: set = cython.cast(object, self).incomplete
+        if batch in incomplete:
+            incomplete.discard(batch)
+            self.used_bytes -= batch.size
 
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
@@ -359,22 +371,22 @@ class FastAppender:
             return None
         if size >= self.batch_size or self.used_bytes + size > self.buffer_memory:
             return None
-        batch = self.begin(place.partitions[number], size)
-        if batch is None:
+        made = self.begin(place.partitions[number])
+        if made is None:
             return None
-        taken = None
-        try:
-            if place.open_batches[number] is batch:
-                taken = self.add(
-                    place, number, when, key, key_size, value, value_size, size, key_object, value_object, headers,
-                    future,
-                )
-        finally:
-            if taken is None:
-                self.not_begun(batch)
-        if taken is not None:
-            self.begun(batch)
-        return taken
+        batch: OpenBatch = made
+        if batch.size + size >= batch.limit:
+            return None
+        if headers:
+            batch.builder._append(when, key_object, value_object, headers)
+        elif kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
+            return None
+        batch.size += size
+        future.delivery = batch.delivery
+        future.index = 0
+        future.timestamp = when
+        self.begun(batch)
+        return future
 
 
 @cython.cfunc

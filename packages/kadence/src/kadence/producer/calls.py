@@ -14,7 +14,7 @@ from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ProducerConfig
 from kadence.errors import IllegalStateError, KafkaError, SerializationError
-from kadence.producer.accumulator import Accumulator, Batch, Header
+from kadence.producer.accumulator import Accumulator, Header
 from kadence.producer.arguments import (
     Headers,
     checked_headers,
@@ -30,7 +30,7 @@ from kadence.producer.partitioning import chooser
 from kadence.producer.send_checks import SendChecks
 from kadence.producer.serializing import Serializing
 from kadence.producer.topics import Topics
-from kadence.types import PartitionInfo, TopicPartition
+from kadence.types import PartitionInfo
 
 if TYPE_CHECKING:
     from kadence.metrics import MetricName
@@ -93,11 +93,6 @@ class Calls:
         )
         """The first attempt for each record."""
         self._serializing = Serializing(send_checks, self.short_way)
-        accumulator.begin, accumulator.begun, accumulator.not_begun = (
-            self._begin,
-            self._begun,
-            accumulator.unbegin,
-        )
 
     # ------------------------------------------------------------ sending
 
@@ -183,17 +178,6 @@ class Calls:
         if is_news:
             self._wakeup()
         return future
-
-    def _begin(self, tp: TopicPartition, size: int) -> Batch | None:
-        """Begin a batch for a record that needs no more checks, on the short way."""
-        if self._send_checks.is_forked:
-            return None
-        return self._accumulator.batch_for(tp, size, self._clock.now_ms())[0]
-
-    def _begun(self, batch: Batch) -> None:
-        """That has its first record."""
-        del batch
-        self._wakeup()
 
     def not_taken(self, error: KafkaError) -> None:
         """A call raises ``error`` and queues nothing: an open transaction lacks its records, and fails.

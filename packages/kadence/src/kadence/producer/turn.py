@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kadence.client import network_thread
 from kadence.client.engine import ended
 from kadence.client.network_thread import NetworkClientDelegate
 from kadence.clock import Clock, add_ms
 from kadence.config import ProducerConfig
-from kadence.net import NetworkClient
+from kadence.connection.request import ConnectionPurpose
+from kadence.net import NetworkClient, drain
 from kadence.producer.accumulator import Accumulator
 from kadence.producer.network_state import NetworkState, not_in_time
 from kadence.producer.sender import Sender
@@ -18,6 +20,19 @@ from kadence.producer.transactions import Transactions
 from kadence.types import Node
 
 __all__ = ["Turn"]
+
+_LEAST_LIMIT_MS: Final = 2_000
+"""With shorter time limits the network thread, which keeps them, sends all."""
+
+
+def _may_send_directly(config: ProducerConfig) -> bool:
+    """True if the application's threads may send plain batches of this producer by themselves."""
+    return (
+        config.enable_idempotence
+        and config.transactional_id is None
+        and config.compression_type == "none"
+        and min(config.request_timeout_ms, config.delivery_timeout_ms) >= _LEAST_LIMIT_MS
+    )
 
 
 class Turn(network_thread.Turn):
@@ -46,6 +61,13 @@ class Turn(network_thread.Turn):
         self._lingers = True
         self._wake_at = 0
         self._is_quiet = False
+        if drain.COMPILED and _may_send_directly(config):
+            from kadence.producer.direct_sends import DirectSends
+
+            direct = DirectSends(
+                accumulator, topics, self._sender, self._delegate, clock, lambda: state.is_closing
+            )
+            client.direct_users[ConnectionPurpose.MAIN] = accumulator.direct = direct
 
     def run_once(self) -> bool:
         """Run one turn. False when the producer is closed and nothing is left to do."""
