@@ -29,7 +29,7 @@ TRANSLATED = "build/cython"
 PROCESSORS = os.cpu_count() or 1
 WINDOWS = sys.platform == "win32"
 # They call POSIX's sockets, poll() and threads.
-POSIX_ONLY = ("kadence._native.drain", "kadence._native.native_heartbeat")
+POSIX_ONLY = ("kadence._native.drain", "kadence._native.native_heartbeat", "kadence._native.sends")
 ONE_SOURCE = (
     "kadence.consumer._decoded_records",
     "kadence.consumer.fetch._fetch_collector",

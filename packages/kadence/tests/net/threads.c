@@ -265,7 +265,7 @@ static size_t answer_to(uint32_t id, int kind, unsigned char *at) {
         at += LONG_ANSWER;
     } else {
         *at++ = 2;
-        at = kd_put(at, TOPIC, KD_UUID);
+        at = kd_put_copy(at, TOPIC, KD_UUID);
         *at++ = 2;
         at = kd_put_number(at, 0, 6);
         at = kd_put_number(at, 100, 8);

@@ -1,7 +1,8 @@
 /* The part of threads.c where an application thread writes requests by itself, beside a network thread and a third one.
  *
- * The broker leaves some requests without their plain answer, and some until the network thread has taken them over. The
- * number of answers, of requests and of what was taken over must be the same on all sides.
+ * The broker leaves some requests without their plain answer, and some until the network thread has taken them over. Some
+ * answers nobody waits for, or not for long. The number of answers, of requests and of what was taken over must be the
+ * same on all sides, and a free part of an answer must come with it.
  */
 #define ASKS 3000
 #define ASK 24
@@ -10,56 +11,73 @@ typedef struct {
     kd_session session;
     kd_intake intake;
     kd_gate gate;
-    kd_flag flag;
     int fds[2], wake, is_over;
     int answered, taken_over, counted; /* as the application, and the network thread, have it */
     int32_t next_id;
 } direct_side;
 
-static void answer_of(uint32_t id, unsigned char at[16]) {
-    memset(at, 0, 16);
-    put_number(at, 12);
+static void answer_of(uint32_t id, unsigned char at[24]) {
+    memset(at, 0, 24);
+    put_number(at, 20);
     put_number(at + 4, id);
 }
 
-/* Each seventh answer has an error, which is not plain. */
+/* Each seventh answer has an error, which is not plain. The free part has the number of the request. */
 static void *broker_of_requests(void *argument) {
     direct_side *side = argument;
-    unsigned char request[ASK], answer[16];
+    unsigned char request[ASK], answer[24];
     int number = 0;
     while (frame_from(side->fds[1], request, ASK) > 0) {
         answer_of(kd_u32(request + 4), answer);
-        if (++number % 7 == 0) answer[15] = 1;
-        EXPECT(send(side->fds[1], answer, 16, MSG_NOSIGNAL) == 16);
+        put_number(answer + 8, kd_u32(request + 4));
+        if (++number % 7 == 0) answer[23] = 1;
+        EXPECT(send(side->fds[1], answer, 24, MSG_NOSIGNAL) == 24);
     }
     return NULL;
 }
 
 static void *asking_thread(void *argument) {
     direct_side *side = argument;
-    unsigned char request[ASK] = {0}, answer[16];
+    unsigned char request[ASK] = {0}, answer[24];
+    /* Each stays where it is until the next one is out. */
+    static kd_asked places[2];
+    static kd_flag flags[2];
+    int number = 0;
     put_number(request, ASK - KD_LENGTH_BYTES);
     answer_of(0, answer);
+    flags[0].fd = flags[1].fd = -1;
     pthread_mutex_lock(&interpreter);
     while (side->answered + side->taken_over < ASKS) {
-        int outcome, is_out = 0;
+        kd_asked *asked = &places[number % 2];
+        kd_flag *flag = &flags[number % 2];
+        int is_out = 0, is_late = number % 3 == 1, is_short = number % 3 == 2;
         uint32_t turn = kd_direct_turn(&side->intake.direct);
-        kd_flag_enter(&side->flag);
+        asked->outcome = is_late ? KD_DIRECT_UNAWAITED : KD_DIRECT_WAITING;
+        kd_flag_enter(flag);
         if (turn) {
             is_out = kd_direct_ask(
-                &side->intake.direct, &side->session, turn, request, ASK, answer, 16, &outcome, &side->flag,
-                kd_now_ms()
+                &side->intake.direct, &side->session, turn, request, ASK, answer, 24, 8, 8, asked, flag, kd_now_ms()
             );
         }
-        while (is_out && kd_direct_outcome(&outcome) == KD_DIRECT_WAITING) {
+        number += is_out;
+        if (is_out && is_late) kd_direct_await(asked);
+        while (is_out && kd_direct_outcome(asked) == KD_DIRECT_WAITING) {
             pthread_mutex_unlock(&interpreter);
-            kd_flag_wait(&side->flag, 5000000);
+            kd_flag_wait(flag, is_short ? 20000 : 5000000);
+            pthread_mutex_lock(&interpreter);
+            if (is_short) kd_direct_forsake(asked);
+        }
+        while (is_out && kd_direct_outcome(asked) == KD_DIRECT_UNAWAITED) {
+            pthread_mutex_unlock(&interpreter);
+            poll(NULL, 0, 1);
             pthread_mutex_lock(&interpreter);
         }
-        kd_flag_await(&side->flag, 0);
-        if (is_out) {
-            if (kd_direct_outcome(&outcome) == KD_DIRECT_ANSWERED) side->answered++;
-            else side->taken_over++;
+        kd_flag_await(flag, 0);
+        if (is_out && kd_direct_outcome(asked) == KD_DIRECT_ANSWERED) {
+            EXPECT(kd_u32(asked->found) == kd_u32(request + 8));
+            side->answered++;
+        } else if (is_out) {
+            side->taken_over++;
         }
         pthread_mutex_unlock(&interpreter);
         if (!is_out) poll(NULL, 0, 1);
@@ -93,7 +111,6 @@ static void run_direct(void) {
     kd_direct_init(&side.intake.direct);
     pthread_mutex_init(&side.gate.lock, NULL);
     connected(side.fds, 0);
-    side.flag.fd = -1;
     side.session.fd = side.fds[0];
     side.session.gate = &side.gate;
     side.intake.session = &side.session;
@@ -108,7 +125,7 @@ static void run_direct(void) {
     /* As Poller.wait, and as `kadence.net.direct`. */
     while (!side.is_over || left) {
         if (kd_look(fds, intakes, 2, 0) == 0) {
-            if (!left) kd_direct_open(&side.intake.direct, side.next_id);
+            if (!left) kd_direct_open(&side.intake.direct, side.next_id, 1);
             pthread_mutex_unlock(&interpreter);
             kd_wait(fds, intakes, 2, 5);
             pthread_mutex_lock(&interpreter);
@@ -125,7 +142,7 @@ static void run_direct(void) {
             unsigned char *frame = side.intake.room + side.intake.begin;
             /* What Python sees is the answer to what it has taken over. */
             EXPECT(left && kd_u32(frame + 4) == (uint32_t)side.next_id - 1);
-            side.intake.begin += 16;
+            side.intake.begin += 24;
             taken++;
             left = 0;
         }

@@ -22,6 +22,8 @@ class Client:
         self.world = world
         self.waits: list[int | None] = []
         self.sent: list[Request] = []
+        self.was_woken = False
+        self.direct_users: dict[object, object] = {}
 
     def poll(self, wait_ms: int | None) -> list[Completed]:
         self.waits.append(wait_ms)

@@ -384,7 +384,7 @@ def test_a_closed_loop_keeps_nothing() -> None:
         # One turn of the loop has passed, and what was added in it is still to be done.
         loop.close()
         (delivery,) = made
-        slices = delivery.gate._slices
+        slices = delivery.gate.slices
         kept = threading.Event()
         future = RecordFuture(delivery, 0, 0)
         delivery.add_callback(lambda _: kept, future)

@@ -66,6 +66,8 @@ cdef class FastAppender:
     cdef public long long used_bytes
     cdef public long long claimed_bytes
     cdef public bint is_usable
+    cdef public object begin
+    cdef public object begun
     cdef object acquire
     cdef object release
     cdef object check_entry
@@ -77,6 +79,11 @@ cdef class FastAppender:
         self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere
     )
     cdef object add(
+        self, TopicInfo place, long long number, long long when, unsigned char* key, Py_ssize_t key_size,
+        unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
+        object headers, FutureRecordMetadata future
+    )
+    cdef object add_first(
         self, TopicInfo place, long long number, long long when, unsigned char* key, Py_ssize_t key_size,
         unsigned char* value, Py_ssize_t value_size, long long size, object key_object, object value_object,
         object headers, FutureRecordMetadata future

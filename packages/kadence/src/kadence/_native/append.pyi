@@ -24,6 +24,8 @@ class ProduceRequestResult:
     @property
     def done(self) -> bool: ...
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> bool: ...
+    @property
+    def has_record_callbacks(self) -> bool: ...
     def end(self) -> list[Any]: ...
 
 class FutureRecordMetadata:
@@ -76,6 +78,8 @@ class FastAppender:
     used_bytes: int
     claimed_bytes: int
     is_usable: bool
+    begin: Callable[[TopicPartition], OpenBatch | None] | None
+    begun: Callable[[Any], None]
     def __init__(
         self,
         gate: _Gate,
@@ -101,6 +105,7 @@ class FastAppender:
     def wall_ms(self) -> Callable[[], int]: ...
     @property
     def is_system(self) -> bool: ...
+    def let_go(self, batch: OpenBatch) -> None: ...
     def put(
         self,
         topic: Any,

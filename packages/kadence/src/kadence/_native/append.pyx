@@ -56,6 +56,11 @@ class ProduceRequestResult:
             self._callbacks.append(future)
             return True
 
+    @property
+    def has_record_callbacks(self) -> bool:
+        """True if `end` has something to give."""
+        return len(self._callbacks) > 0
+
     def end(self) -> list:
         """All are decided. Returns each callback and its future, one behind the other."""
         with cython.critical_section(self):
@@ -161,6 +166,8 @@ class FastAppender:
         wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. claimed_bytes: for the record that has waited for room the longest;
             no other gets them. is_usable: False once the producer is closed, failed or forked.
+        begin: makes the batch of a partition; None where that is for the long way. begun: called with it once it has its
+            first record, to send it sooner or later. Both under the gate.
     """
 
     def __init__(
@@ -187,10 +194,17 @@ class FastAppender:
         self.largest = largest
         self.is_usable = True
 
+    def let_go(self, batch: OpenBatch) -> None:
+        """A batch is decided: free its memory, once, in a step that no signal handler interrupts. Under the gate."""
+        incomplete: set = cython.cast(object, self).incomplete
+        if batch in incomplete:
+            incomplete.discard(batch)
+            self.used_bytes -= batch.size
+
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
 
-        None, and no effect, in all but the usual case: a topic or a batch must be begun, this record fills its batch,
+        None, and no effect, in all but the usual case: a topic must be begun, this record fills its batch,
         memory is short, or arguments must be checked. The long way (`Producer.send`) then starts from the beginning.
         """
         return self.place(topic, value, key, partition, timestamp, headers, False)
@@ -306,10 +320,15 @@ class FastAppender:
                 number = cython.cast(object, sticky).choose(0, place.count, place.available)
                 if not 0 <= number < place.count:
                     raise IndexError(f"partition {number} was chosen, and there are {place.count}")
-        open_batches = place.open_batches[number]
-        if open_batches is None:
-            return None
-        batch = open_batches
+        open_batch = place.open_batches[number]
+        if open_batch is None:
+            found = self.add_first(
+                place, number, when, key, key_size, value, value_size, size, key_object, value_object, headers, future
+            )
+            if is_spread and found is not None:
+                sticky.used += size
+            return found
+        batch = open_batch
         if (
             not batch.is_open
             or not self.is_usable
@@ -329,6 +348,44 @@ class FastAppender:
         future.delivery = batch.delivery
         future.index = index
         future.timestamp = when
+        return future
+
+    @cython.cfunc
+    def add_first(
+        self,
+        place: TopicInfo,
+        number: cython.longlong,
+        when: cython.longlong,
+        key: cython.p_uchar,
+        key_size: cython.Py_ssize_t,
+        value: cython.p_uchar,
+        value_size: cython.Py_ssize_t,
+        size: cython.longlong,
+        key_object: object,
+        value_object: object,
+        headers: object,
+        future: FutureRecordMetadata,
+    ) -> object:
+        """As `add`, into a batch that is begun for the record."""
+        if self.begin is None or not self.is_usable or self.claimed_bytes:
+            return None
+        if size >= self.batch_size or self.used_bytes + size > self.buffer_memory:
+            return None
+        made = self.begin(place.partitions[number])
+        if made is None:
+            return None
+        batch: OpenBatch = made
+        if batch.size + size >= batch.limit:
+            return None
+        if headers:
+            batch.builder._append(when, key_object, value_object, headers)
+        elif kd_add_plain(cython.address(batch.builder.frame), when, key, key_size, value, value_size) <= 0:
+            return None
+        batch.size += size
+        future.delivery = batch.delivery
+        future.index = 0
+        future.timestamp = when
+        self.begun(batch)
         return future
 
 

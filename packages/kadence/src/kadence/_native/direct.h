@@ -1,12 +1,13 @@
 /* A request that the application's thread writes by itself, and whose plain answer wakes that thread.
  *
  * Such a call costs neither the network thread nor a hand-over of the interpreter. It is possible while the network
- * thread waits in kd_wait (the way is open), for requests whose plain answer is known byte for byte. Anything else that
- * comes is for Python, as is a request without an answer when the network thread comes back: it takes that over as one
- * of its own (it is left to it), with everything that may become of requests.
+ * thread waits in kd_wait (the way is open), for requests whose plain answer is known byte for byte, but for one free
+ * part. Anything else that comes is for Python, as are a plain answer that no thread waits for, and a request without an
+ * answer when the network thread comes back: it takes that over as one of its own (it is left to it), with everything
+ * that may become of requests.
  *
- * The lock guards all of it. It is held for a copy, a comparison or one write that cannot block. The gate of the session
- * is taken under it, and nothing else.
+ * The lock guards all of it. It is held for a copy, a comparison, or one write or wake-up that cannot block. The gate of
+ * the session is taken under it, and nothing else.
  */
 #ifndef KADENCE_DIRECT_H
 #define KADENCE_DIRECT_H
@@ -22,6 +23,8 @@
 #define KD_DIRECT_MOST 512 /* bytes of an answer, with its length */
 #define KD_DIRECT_ID_AT 8  /* where the correlation id stands in a request, */
 #define KD_DIRECT_SAME 4   /* and in an answer */
+#define KD_DIRECT_FREE 24  /* bytes of an answer that may have any value */
+#define KD_DIRECT_LOOK_MS 500 /* a watched way is looked at so often, and what it did is counted no later */
 
 /* States of a way. */
 #define KD_DIRECT_SHUT 0
@@ -31,22 +34,30 @@
 #define KD_DIRECT_ENDED 4 /* it is shut for good: the connection has ended */
 
 /* What became of a request. */
-#define KD_DIRECT_WAITING 0
+#define KD_DIRECT_WAITING 0 /* a thread waits for its answer */
 #define KD_DIRECT_ANSWERED 1
 #define KD_DIRECT_TAKEN_OVER 2 /* by the network thread */
+#define KD_DIRECT_UNAWAITED 3 /* no thread waits yet, so the network thread gets the answer */
+
+typedef struct {
+    int outcome; /* atomic */
+    unsigned char found[KD_DIRECT_FREE]; /* the free part, once it is answered */
+} kd_asked;
 
 typedef struct {
     pthread_mutex_t lock;
     int state;
     uint32_t turn; /* goes up each time it is opened; never 0 */
     int32_t next_id, asked_id;
-    int *outcome; /* of the request under way, for whoever waits for it; atomic */
+    int is_watched; /* while it is open the network thread looks now and then if an answer is late. That thread's own. */
+    int64_t reminded_ms; /* a request was announced then, and is not out; 0: none */
+    kd_asked *asked; /* the request under way, for whoever waits for it */
     unsigned char answer[KD_DIRECT_MOST]; /* the plain one of the request under way */
-    size_t answer_length;
+    size_t answer_length, free_at, free_length;
     kd_flag *flag; /* raised by the answer */
     /* Of all requests since the network thread counted last: */
     int answered;
-    int64_t asked_ms, waited_ms; /* the time of the last one, and the sum of their waits */
+    int64_t asked_ms, first_ms, waited_ms; /* the times of the last one and of the first answer, and the sum of waits */
     size_t sent, heard; /* bytes */
 } kd_direct;
 
@@ -58,8 +69,10 @@ static void kd_direct_number(unsigned char *at, int32_t id) {
 }
 
 /* Requests may be written from now on, with correlation ids from this one on. The network thread, before it waits. */
-static void kd_direct_open(kd_direct *direct, int32_t next_id) {
+static void kd_direct_open(kd_direct *direct, int32_t next_id, int is_watched) {
     pthread_mutex_lock(&direct->lock);
+    direct->is_watched = is_watched;
+    direct->reminded_ms = 0;
     if (direct->state == KD_DIRECT_SHUT) {
         direct->state = KD_DIRECT_IS_OPEN;
         direct->next_id = next_id;
@@ -76,7 +89,7 @@ static int kd_direct_shut(kd_direct *direct) {
     if (direct->state == KD_DIRECT_IS_OPEN) direct->state = KD_DIRECT_SHUT;
     if (direct->state == KD_DIRECT_ASKED) {
         direct->state = KD_DIRECT_LEFT;
-        __atomic_store_n(direct->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&direct->asked->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
     }
     has_news = direct->answered > 0 || direct->state == KD_DIRECT_LEFT;
     pthread_mutex_unlock(&direct->lock);
@@ -93,10 +106,11 @@ static uint32_t kd_direct_turn(kd_direct *direct) {
 }
 
 /* Write a request, if the network thread has done nothing since this turn was read. Its correlation id is put into it.
- * True if it is out: `outcome` stays where it is until that is no longer KD_DIRECT_WAITING. */
+ * `asked` has its first outcome. True if it is out: `asked` and `flag` stay where they are until the next one is. */
 static int kd_direct_ask(
     kd_direct *direct, kd_session *session, uint32_t turn, unsigned char *frame, size_t length,
-    const unsigned char *answer, size_t answer_length, int *outcome, kd_flag *flag, int64_t now_ms
+    const unsigned char *answer, size_t answer_length, size_t free_at, size_t free_length, kd_asked *asked,
+    kd_flag *flag, int64_t now_ms
 ) {
     int is_out = 0;
     pthread_mutex_lock(&direct->lock);
@@ -110,12 +124,14 @@ static int kd_direct_ask(
             direct->asked_id = direct->next_id++;
             memcpy(direct->answer, answer, answer_length);
             kd_direct_number(direct->answer + KD_DIRECT_SAME, direct->asked_id);
-            direct->outcome = outcome;
-            __atomic_store_n(outcome, KD_DIRECT_WAITING, __ATOMIC_SEQ_CST);
+            direct->asked = asked;
             direct->answer_length = answer_length;
+            direct->free_at = free_at;
+            direct->free_length = free_length;
             direct->flag = flag;
             direct->asked_ms = now_ms;
             direct->sent += length;
+            direct->reminded_ms = 0;
             direct->state = KD_DIRECT_ASKED;
         }
     }
@@ -123,26 +139,76 @@ static int kd_direct_ask(
     return is_out;
 }
 
-/* Take the plain answer away if these bytes are it, and nothing else. True if they were. The network thread, without the
- * interpreter. */
-static int kd_direct_look(kd_direct *direct, const unsigned char *bytes, size_t held, int64_t now_ms) {
-    kd_flag *flag = NULL;
-    pthread_mutex_lock(&direct->lock);
-    if (direct->state == KD_DIRECT_ASKED && held == direct->answer_length && memcmp(bytes, direct->answer, held) == 0) {
-        direct->state = KD_DIRECT_IS_OPEN;
-        __atomic_store_n(direct->outcome, KD_DIRECT_ANSWERED, __ATOMIC_SEQ_CST);
-        direct->answered++;
-        direct->waited_ms += now_ms - direct->asked_ms;
-        direct->heard += held;
-        flag = direct->flag;
-    }
-    pthread_mutex_unlock(&direct->lock);
-    if (flag == NULL) return 0;
-    if (__atomic_load_n(&flag->waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(flag);
-    return 1;
+/* True if these bytes are the plain answer. The lock is held. */
+static int kd_direct_is_plain(const kd_direct *direct, const unsigned char *bytes, size_t held) {
+    size_t after = direct->free_at + direct->free_length;
+    if (held != direct->answer_length || memcmp(bytes, direct->answer, direct->free_at) != 0) return 0;
+    return memcmp(bytes + after, direct->answer + after, held - after) == 0;
 }
 
-static int kd_direct_outcome(const int *outcome) { return __atomic_load_n(outcome, __ATOMIC_SEQ_CST); }
+/* Take the plain answer away if these bytes are it, and nothing else, and a thread waits for it. True if so. The network
+ * thread, without the interpreter. */
+static int kd_direct_look(kd_direct *direct, const unsigned char *bytes, size_t held, int64_t now_ms) {
+    int is_taken = 0, waiting = KD_DIRECT_WAITING;
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_ASKED && kd_direct_is_plain(direct, bytes, held)) {
+        memcpy(direct->asked->found, bytes + direct->free_at, direct->free_length);
+        is_taken = __atomic_compare_exchange_n(
+            &direct->asked->outcome, &waiting, KD_DIRECT_ANSWERED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST
+        );
+    }
+    if (is_taken) {
+        direct->state = KD_DIRECT_IS_OPEN;
+        if (direct->answered++ == 0) direct->first_ms = now_ms;
+        direct->waited_ms += now_ms - direct->asked_ms;
+        direct->heard += held;
+        if (__atomic_load_n(&direct->flag->waiting, __ATOMIC_SEQ_CST)) kd_flag_raise(direct->flag);
+    }
+    pthread_mutex_unlock(&direct->lock);
+    return is_taken;
+}
+
+/* A request will soon be written. If it is not, the network thread comes back. */
+static void kd_direct_remind(kd_direct *direct, int64_t now_ms) {
+    pthread_mutex_lock(&direct->lock);
+    direct->reminded_ms = now_ms;
+    pthread_mutex_unlock(&direct->lock);
+}
+
+static int kd_direct_outcome(const kd_asked *asked) { return __atomic_load_n(&asked->outcome, __ATOMIC_SEQ_CST); }
+
+/* A thread waits for the answer from now on. False: it is too late, or another one does. */
+static int kd_direct_await(kd_asked *asked) {
+    int unawaited = KD_DIRECT_UNAWAITED;
+    return __atomic_compare_exchange_n(
+        &asked->outcome, &unawaited, KD_DIRECT_WAITING, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST
+    );
+}
+
+/* It waits no more. */
+static void kd_direct_forsake(kd_asked *asked) {
+    int waiting = KD_DIRECT_WAITING;
+    __atomic_compare_exchange_n(
+        &asked->outcome, &waiting, KD_DIRECT_UNAWAITED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST
+    );
+}
+
+/* How long the network thread may sleep, in ms; 0: a request has waited for long, or there is something to count; below
+ * 0: for ever. */
+static int64_t kd_direct_left(kd_direct *direct, int64_t now_ms) {
+    int64_t left = KD_DIRECT_LOOK_MS;
+    if (!direct->is_watched) return -1;
+    pthread_mutex_lock(&direct->lock);
+    if (direct->state == KD_DIRECT_ASKED) left = direct->asked_ms + KD_DIRECT_LOOK_MS - now_ms;
+    if (direct->answered > 0 && direct->first_ms + KD_DIRECT_LOOK_MS - now_ms < left) {
+        left = direct->first_ms + KD_DIRECT_LOOK_MS - now_ms;
+    }
+    if (direct->reminded_ms && direct->reminded_ms + KD_DIRECT_LOOK_MS - now_ms < left) {
+        left = direct->reminded_ms + KD_DIRECT_LOOK_MS - now_ms;
+    }
+    pthread_mutex_unlock(&direct->lock);
+    return left < 0 ? 0 : left;
+}
 
 /* All is counted. The network thread, while it is shut. */
 static void kd_direct_counted(kd_direct *direct) {
@@ -158,8 +224,9 @@ static void kd_direct_counted(kd_direct *direct) {
 static void kd_direct_end(kd_direct *direct) {
     pthread_mutex_lock(&direct->lock);
     if (direct->state == KD_DIRECT_ASKED || direct->state == KD_DIRECT_LEFT) {
-        __atomic_store_n(direct->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
+        __atomic_store_n(&direct->asked->outcome, KD_DIRECT_TAKEN_OVER, __ATOMIC_SEQ_CST);
     }
+    direct->is_watched = 0;
     direct->state = KD_DIRECT_ENDED;
     pthread_mutex_unlock(&direct->lock);
 }

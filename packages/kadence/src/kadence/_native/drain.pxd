@@ -79,9 +79,14 @@ cdef extern from "direct.h" nogil:
         KD_DIRECT_MOST
         KD_DIRECT_ID_AT
         KD_DIRECT_SAME
+        KD_DIRECT_FREE
         KD_DIRECT_LEFT
         KD_DIRECT_WAITING
         KD_DIRECT_ANSWERED
+        KD_DIRECT_UNAWAITED
+    ctypedef struct kd_asked:
+        int outcome
+        unsigned char *found
     ctypedef struct kd_direct:
         int state
         int32_t asked_id
@@ -91,14 +96,18 @@ cdef extern from "direct.h" nogil:
         size_t sent
         size_t heard
     void kd_direct_init(kd_direct *direct)
-    void kd_direct_open(kd_direct *direct, int32_t next_id)
+    void kd_direct_open(kd_direct *direct, int32_t next_id, int is_watched)
     int kd_direct_shut(kd_direct *direct)
     unsigned int kd_direct_turn(kd_direct *direct)
     int kd_direct_ask(
         kd_direct *direct, kd_session *session, unsigned int turn, unsigned char *frame, size_t length,
-        const unsigned char *answer, size_t answer_length, int *outcome, kd_flag *flag, int64_t now_ms
+        const unsigned char *answer, size_t answer_length, size_t free_at, size_t free_length, kd_asked *asked,
+        kd_flag *flag, int64_t now_ms
     )
-    int kd_direct_outcome(const int *outcome)
+    void kd_direct_remind(kd_direct *direct, int64_t now_ms)
+    int kd_direct_outcome(const kd_asked *asked)
+    int kd_direct_await(kd_asked *asked)
+    void kd_direct_forsake(kd_asked *asked)
     void kd_direct_counted(kd_direct *direct)
     void kd_direct_end(kd_direct *direct)
 
@@ -189,8 +198,12 @@ cdef class Flag
 
 @cython.final
 cdef class Asked:
-    cdef int _outcome
+    cdef kd_asked _asked
+    cdef kd_flag _flag
+    cdef bint _has_flag
     cdef object _request
+    cdef object _keeper
+    cdef object _raise(self)
 
 cdef class Intake:
     cdef kd_intake _intake
@@ -205,6 +218,10 @@ cdef class Intake:
     cdef Asked _asked
     cdef Flag _answer_flag
     cdef object _ask(self)
+    cdef bint _write(
+        self, unsigned int turn, unsigned char *frame, size_t length, bytes answer, size_t free_at, size_t free_length,
+        Asked asked, Flag flag
+    )
 
 @cython.final
 cdef class Arrival:

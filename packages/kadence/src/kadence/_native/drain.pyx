@@ -314,11 +314,23 @@ class Intake:
     def leave_direct(self, way: object) -> None:
         """Let the application's threads write requests by themselves while ``way.may()`` is not negative before a wait.
 
-        That is the correlation id of the first of them. None: no more.
+        That is the correlation id of the first of them. None: no more. With ``way.is_watched`` the wait ends when an
+        answer is late, or was not counted for long.
         """
         self._direct = way
         if way is None:
             kd_direct_end(cython.address(self._intake.direct))
+            if self._asked is not None:
+                self._asked._raise()
+
+    @property
+    def takes_requests(self) -> bool:
+        """True if threads of the application can write requests here, and wait for them."""
+        return self._of._session.ssl is cython.NULL and _has_flags()
+
+    def remind(self) -> None:
+        """A request will be written. If it is not, the network thread comes back within a second. Any thread."""
+        kd_direct_remind(cython.address(self._intake.direct), kd_now_ns() // 1000000)
 
     def turn(self) -> int:
         """The number of the network thread's present wait; 0: a request cannot be written now. Any thread."""
@@ -340,32 +352,66 @@ class Intake:
         # First: it may let another thread in.
         asked: Asked = Asked.__new__(Asked)
         asked._request = request
-        if (
-            len(frame) < KD_DIRECT_ID_AT + 4
-            or len(answer) < KD_DIRECT_SAME + 4
-            or len(answer) > KD_DIRECT_MOST
-        ):
+        if len(frame) < KD_DIRECT_ID_AT + 4:
             raise ValueError("no frame that could be sent")
+        is_out: cython.bint = self._write(
+            turn,
+            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(frame)),
+            len(frame),
+            answer,
+            len(answer),
+            0,
+            asked,
+            flag,
+        )
+        return asked if is_out else None
+
+    @cython.cfunc
+    def _write(
+        self,
+        turn: cython.uint,
+        frame: cython.p_uchar,
+        length: cython.size_t,
+        answer: bytes,
+        free_at: cython.size_t,
+        free_length: cython.size_t,
+        asked: Asked,
+        flag: Flag,
+    ) -> cython.bint:
+        """Write a request if the network thread has waited since this turn. Makes nothing, so nobody else comes in.
+
+        Args:
+            flag: None: ``asked`` has its own, and the answer is only taken while somebody waits for it.
+        """
+        size: cython.size_t = len(answer)
+        if size < KD_DIRECT_SAME + 4 or size > KD_DIRECT_MOST or free_length > KD_DIRECT_FREE:
+            raise ValueError("no answer that could be compared")
+        if free_at < KD_DIRECT_SAME + 4 or free_at + free_length > size:
+            raise ValueError("no part of an answer that could be free")
         # They go at the end: what an object does that goes may let the network thread in.
         asked_before: object = self._asked
         flag_before: object = self._answer_flag
+        asked._has_flag = flag is None
+        asked._asked.outcome = KD_DIRECT_UNAWAITED if asked._has_flag else KD_DIRECT_WAITING
         is_out: cython.bint = kd_direct_ask(
             cython.address(self._intake.direct),
             self._intake.session,
             turn,
-            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(frame)),
-            len(frame),
+            frame,
+            length,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(answer)),
-            len(answer),
-            cython.address(asked._outcome),
-            flag._flag,
+            size,
+            free_at,
+            free_length,
+            cython.address(asked._asked),
+            cython.address(asked._flag) if asked._has_flag else flag._flag,
             kd_now_ns() // 1000000,
         )
         if is_out:
             self._asked = asked
             self._answer_flag = flag
         del asked_before, flag_before
-        return asked if is_out else None
+        return is_out
 
     def asked(self) -> tuple:
         """The requests since the last call, after a wait.
@@ -377,6 +423,8 @@ class Intake:
         """
         direct: cython.pointer(kd_direct) = cython.address(self._intake.direct)
         is_left: cython.bint = direct.state == KD_DIRECT_LEFT
+        if is_left:
+            self._asked._raise()
         found = (
             direct.answered,
             direct.waited_ms,
@@ -429,15 +477,45 @@ class Intake:
 class Asked:
     """A request that a thread of the application has written. Any thread."""
 
+    def __cinit__(self) -> None:
+        self._flag.fd = -1
+
     @property
     def is_answered(self) -> bool:
         """True if its plain answer has come."""
-        return kd_direct_outcome(cython.address(self._outcome)) == KD_DIRECT_ANSWERED
+        return kd_direct_outcome(cython.address(self._asked)) == KD_DIRECT_ANSWERED
 
     @property
     def is_waiting(self) -> bool:
         """True until that has come, or the network thread has taken the request over."""
-        return kd_direct_outcome(cython.address(self._outcome)) == KD_DIRECT_WAITING
+        outcome: cython.int = kd_direct_outcome(cython.address(self._asked))
+        return outcome == KD_DIRECT_WAITING or outcome == KD_DIRECT_UNAWAITED
+
+    def enter(self, fd: cython.int = -1, keeper: object = None) -> bool:
+        """Wait for the plain answer from now on. False: that is not possible any more, or another thread does.
+
+        Args:
+            fd: made readable by the answer, in place of the end of `wait`; ``keeper`` keeps it open.
+        """
+        self._keeper = keeper
+        kd_flag_show(cython.address(self._flag), fd)
+        kd_flag_enter(cython.address(self._flag))
+        return kd_direct_await(cython.address(self._asked)) != 0
+
+    def wait(self, seconds: object) -> None:
+        """Sleep until it comes, or the network thread has taken the request over."""
+        _wait(cython.address(self._flag), seconds)
+
+    def leave(self) -> None:
+        """Wait no more. If `is_answered` is False after this the network thread gets the answer."""
+        kd_direct_forsake(cython.address(self._asked))
+
+    @cython.cfunc
+    def _raise(self) -> object:
+        """The network thread has taken it over: let the waiting thread look."""
+        if self._has_flag:
+            kd_flag_raise(cython.address(self._flag))
+        return None
 
 
 @cython.final
@@ -625,22 +703,7 @@ class Flag:
         kd_flag_enter(self._flag)
 
     def wait(self, seconds: object) -> None:
-        left: int64_t = (
-            -1 if seconds is None else cython.cast(int64_t, min(max(float(seconds), 0.0), 1e9) * 1e9)
-        )
-        until: int64_t = 0 if left < 0 else kd_now_ns() + left
-        result: cython.int = 0
-        while True:
-            with cython.nogil:
-                result = kd_flag_wait(self._flag, left)
-            if result >= 0 and (result > 0 or seconds is not None):
-                return
-            if result < 0:
-                PyErr_CheckSignals()
-            if seconds is not None:
-                left = until - kd_now_ns()
-                if left <= 0:
-                    return
+        _wait(self._flag, seconds)
 
     def leave(self, *, interrupts: cython.bint = False) -> None:
         kd_flag_await(self._flag, interrupts)
@@ -655,11 +718,36 @@ class Flag:
                 kd_flag_raise(self._flag)
 
 
+@cython.cfunc
+def _wait(flag: cython.pointer(kd_flag), seconds: object) -> object:
+    """Sleep until the flag is up; handlers of signals run meanwhile."""
+    left: int64_t = (
+        -1 if seconds is None else cython.cast(int64_t, min(max(float(seconds), 0.0), 1e9) * 1e9)
+    )
+    until: int64_t = 0 if left < 0 else kd_now_ns() + left
+    result: cython.int = 0
+    while True:
+        with cython.nogil:
+            result = kd_flag_wait(flag, left)
+        if result >= 0 and (result > 0 or seconds is not None):
+            return None
+        if result < 0:
+            PyErr_CheckSignals()
+        if seconds is not None:
+            left = until - kd_now_ns()
+            if left <= 0:
+                return None
+
+
 def new_arrivals() -> object:
     """`Arrivals`; None where they are not possible: without futexes, or on a free-threaded Python."""
-    if not KD_HAS_ARRIVALS or not getattr(sys, "_is_gil_enabled", lambda: True)():
-        return None
-    return Arrivals()
+    return Arrivals() if _has_flags() else None
+
+
+@cython.cfunc
+def _has_flags() -> cython.bint:
+    """True if a thread can be woken without the interpreter, and threads with it keep each other out."""
+    return KD_HAS_ARRIVALS and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 @cython.cclass
@@ -886,7 +974,9 @@ class Poller:
                 if way is not None:
                     next_id: int32_t = way.may()
                     if next_id >= 0:
-                        kd_direct_open(cython.address(cython.cast(Intake, kept)._intake.direct), next_id)
+                        kd_direct_open(
+                            cython.address(cython.cast(Intake, kept)._intake.direct), next_id, way.is_watched
+                        )
         return None
 
     @cython.cfunc

@@ -115,7 +115,7 @@ static int kd_behind(const kd_part *part, int64_t *offset, uint32_t *epoch) {
     return *offset >= 0;
 }
 
-static unsigned char *kd_put(unsigned char *at, const void *bytes, size_t count) {
+static unsigned char *kd_put_copy(unsigned char *at, const void *bytes, size_t count) {
     memcpy(at, bytes, count);
     return at + count;
 }
@@ -149,7 +149,7 @@ static unsigned char *kd_follow(
         unsigned char *counted;
         if (bytes.is_bad) return NULL;
         counted = at + KD_UUID;
-        at = kd_put(at, topic_id, KD_UUID) + 1;
+        at = kd_put_copy(at, topic_id, KD_UUID) + 1;
         for (uint32_t number = 0; number < parts && !bytes.is_bad; number++) {
             kd_part part = kd_next_part(&bytes, topic_id);
             const unsigned char *want;
@@ -163,11 +163,11 @@ static unsigned char *kd_follow(
             want = asked + (size_t)place * KD_ASKED;
             if (part.records == NULL) continue;
             if (!kd_behind(&part, &offset, &epoch)) return NULL;
-            at = kd_put(at, want + KD_UUID, 8);
+            at = kd_put_copy(at, want + KD_UUID, 8);
             at = kd_put_number(at, (uint64_t)offset, 8);
             at = kd_put_number(at, epoch, 4);
             at = kd_put_number(at, UINT64_MAX, 8);
-            at = kd_put(at, want + KD_UUID + 8, 4);
+            at = kd_put_copy(at, want + KD_UUID + 8, 4);
             *at++ = 0;
             count++;
         }

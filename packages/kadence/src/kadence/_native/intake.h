@@ -209,7 +209,7 @@ static void kd_pass_on(kd_intake *intake) {
         if (end != NULL) {
             size_t rest = again->length - topics_at - 1;
             memcpy(frame, again->frame, topics_at);
-            end = kd_put(end, again->frame + topics_at + 1, rest);
+            end = kd_put_copy(end, again->frame + topics_at + 1, rest);
             kd_put_number(frame, (uint64_t)(end - frame - KD_LENGTH_BYTES), KD_LENGTH_BYTES);
             memcpy(kept, answer + head, held - head);
             if (kd_send_again(intake, frame, (size_t)(end - frame))) {
@@ -333,12 +333,23 @@ static int64_t kd_until_counted(kd_intake **intakes, int count, int64_t now) {
     return left;
 }
 
+/* How long direct requests let the network thread sleep, in ms; below 0: for ever. */
+static int64_t kd_until_direct(kd_intake **intakes, int count, int64_t now) {
+    int64_t left = -1;
+    for (int place = 0; place < count; place++) {
+        int64_t its = intakes[place] == NULL ? -1 : kd_direct_left(&intakes[place]->direct, now);
+        if (its >= 0 && (left < 0 || its < left)) left = its;
+    }
+    return left;
+}
+
 /* Look until something is found or the time is over (below 0: for ever). Without the interpreter. */
 static int kd_wait(struct pollfd *fds, kd_intake **intakes, int count, int64_t timeout_ms) {
     int64_t now = kd_now_ms(), until = timeout_ms < 0 ? -1 : now + timeout_ms;
     for (;;) {
-        int64_t left = kd_until_counted(intakes, count, now);
+        int64_t left = kd_until_counted(intakes, count, now), direct = kd_until_direct(intakes, count, now);
         int found;
+        if (direct >= 0 && (left < 0 || direct < left)) left = direct;
         if (left == 0) return 0;
         if (kd_is_pending(intakes, count)) {
             left = 0;

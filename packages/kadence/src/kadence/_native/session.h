@@ -144,21 +144,19 @@ static ssize_t kd_session_write(kd_session *session, const void *data, size_t le
 /* As kd_session_write, for a thread that does not try again: KD_NOT_NOW is as if it had not tried. */
 static ssize_t kd_session_write_once(kd_session *session, const void *data, size_t length) {
     kd_gate *gate = session->gate;
-    ssize_t result;
-    /* Only this has a gate that keeps its writes apart from those of the network thread's wait, and needs no Python. */
-    if (gate == NULL || session->ssl != NULL) return KD_NOT_NOW;
-    pthread_mutex_lock(&gate->lock);
-    if (gate->native_sent > 0 || gate->is_inside || gate->is_shut || gate->rest != NULL) {
-        result = KD_NOT_NOW;
-    } else {
+    ssize_t result = KD_NOT_NOW;
+    /* TLS may need Python. With nothing in the outbox the network thread's wait writes only what passes the gate. */
+    if (session->ssl != NULL || session->outbox.unwritten > 0) return KD_NOT_NOW;
+    if (gate != NULL) pthread_mutex_lock(&gate->lock);
+    if (gate == NULL || !(gate->native_sent > 0 || gate->is_inside || gate->is_shut || gate->rest != NULL)) {
         result = kd_write_now(session->fd, NULL, data, length);
         if (result != KD_NOT_NOW && result != (ssize_t)length) {
             /* Half a frame, or an error: the connection has ended. Under the gate, so that nothing follows the half. */
-            gate->is_inside = 1;
+            if (gate != NULL) gate->is_inside = 1;
             shutdown(session->fd, SHUT_RDWR);
         }
     }
-    pthread_mutex_unlock(&gate->lock);
+    if (gate != NULL) pthread_mutex_unlock(&gate->lock);
     return result;
 }
 

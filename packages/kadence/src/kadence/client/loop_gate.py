@@ -19,6 +19,9 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
 
     Args:
         loop: the loop of the waiting tasks. kind: see `Gate`.
+
+    Attributes:
+        slices: of the loop.
     """
 
     is_held: ClassVar[bool] = True
@@ -26,7 +29,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     def __init__(self, loop: asyncio.AbstractEventLoop, kind: str = "client") -> None:
         super().__init__(kind)
         self.loop = loop
-        self._slices = slices_of(loop)
+        self.slices = slices_of(loop)
         self._waiting: dict[asyncio.Event, None] = {}
         self._is_waking = False
         self._is_stale = False
@@ -52,7 +55,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     def _wake(self) -> None:
         """Wake all present waiters, the longest waiting first. On the loop."""
         self._is_stale = False
-        self._slices.add(self._wake_one, [*self._waiting, None])
+        self.slices.add(self._wake_one, [*self._waiting, None])
 
     def _wake_one(self, changed: asyncio.Event | None) -> None:
         if changed is not None:
@@ -70,7 +73,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
     def call_each(self, act: Callable[[Any], object], things: Iterable[Any]) -> None:
         """Call ``act`` with each of these on the loop, some in each turn. Any thread."""
         try:
-            self._slices.add(act, things)
+            self.slices.add(act, things)
         except RuntimeError:
             # The loop was closed before the client: no task waits on it any more.
             self._waiting.clear()

@@ -39,12 +39,17 @@ class RequestMeasures(Protocol):
 
 
 class NetworkClientDelegate:
-    """Sends the managers' requests and brings each answer back to the manager that asked."""
+    """Sends the managers' requests and brings each answer back to the manager that asked.
+
+    Attributes:
+        delivered: how many so far.
+    """
 
     def __init__(self, client: NetworkClient, measures: RequestMeasures | None = None) -> None:
         self._client = client
         self._measures = measures
         self._owners: dict[Request, RequestManager] = {}
+        self.delivered = 0
 
     def send(self, owner: RequestManager, requests: Iterable[Request]) -> None:
         for request in requests:
@@ -67,6 +72,7 @@ class NetworkClientDelegate:
         for item in completed:
             if measures is not None and item.response is not None:
                 measures.answered(item)
+            self.delivered += 1
             self._owners.pop(item.request).on_response(now, item)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kadence.forked import free_lock
 
@@ -17,6 +18,15 @@ __all__ = ["AT_ONCE", "Slices", "slices_of"]
 
 AT_ONCE: Final = 64
 """The number of actions in one turn. Each may wake a task or call a callback, for some microseconds at least."""
+
+
+class Raised(Protocol):
+    """Something that makes a descriptor readable once it has ended."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """True until then."""
+        ...
 
 
 class Slices:
@@ -31,6 +41,42 @@ class Slices:
         self._loop = weakref.ref(loop)
         self._queue: deque[tuple[Callable[[Any], object], Iterator[Any]]] = deque()
         self._is_due = False
+        self._descriptor: int | None = None
+        self._awaited: dict[Raised, Callable[[], object]] = {}
+
+    def __del__(self) -> None:
+        if self._descriptor is not None and self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def descriptor(self) -> int:
+        """A descriptor (eventfd) that the loop watches, for `when_raised`; below 0: it cannot. On the loop.
+
+        It stays open as long as this object.
+        """
+        if self._descriptor is None:
+            loop = self._loop()
+            self._descriptor = -1
+            if loop is not None and hasattr(os, "eventfd"):
+                shown = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                try:
+                    loop.add_reader(shown, self._seen)
+                except NotImplementedError:
+                    os.close(shown)
+                else:
+                    self._descriptor = shown
+        return self._descriptor
+
+    def when_raised(self, raised: Raised, act: Callable[[], object]) -> None:
+        """Call ``act`` once this has ended, and has made the descriptor readable. On the loop."""
+        self._awaited[raised] = act
+
+    def _seen(self) -> None:
+        try:
+            os.read(self._descriptor or 0, 8)
+        except BlockingIOError:
+            pass
+        for raised in [each for each in self._awaited if not each.is_waiting]:
+            self._awaited.pop(raised)()
 
     def add(self, act: Callable[[Any], object], things: Iterable[Any]) -> None:
         """Call ``act`` with each of these, soon. Any thread.

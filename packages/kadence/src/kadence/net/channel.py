@@ -155,6 +155,8 @@ class Channel:
         self.known = known
         self.key = (known.node.node_id, self.purpose)
         self._node_meters = self._meters.node(known.node.node_id)
+        if self._way is not None:
+            self._way.belong(known.node.node_id, self._node_meters)
 
     def put(self, request: Request) -> None:
         """Queue a request; `pump` sends it."""

@@ -110,8 +110,8 @@ class NetworkClient:
         self._offset = self._random.randrange(1024)
         self._done: list[Completed] = []
         self._closed = False
-        # Whether another thread has ended the latest `poll`.
-        self._woken = False
+        self.was_woken = False
+        """Whether another thread has ended the latest `poll`."""
         # Whether `_work` is due before `_due_at`: for the stirred channels, or for all.
         self._stirred = True
         self._stirred_all = True
@@ -318,7 +318,7 @@ class NetworkClient:
         if self._closed:
             raise ClosedError("the network client is closed")
         meters = self._meters
-        self._woken = False
+        self.was_woken = False
         now = self._clock.now_ms()
         if self._is_late or now - self._woke_at > _LATE_MS:
             # This thread was kept from running. Read what has arrived meanwhile before calling anything overdue.
@@ -326,7 +326,7 @@ class NetworkClient:
         self._work(now)
         meters.works.record(now, now - self._woke_at)
         # A wake-up seen by the first look ends this poll: it is not repeated.
-        patience = 0 if self._woken else self._patience(wait_ms, now)
+        patience = 0 if self.was_woken else self._patience(wait_ms, now)
         woke_at = self._look(patience)
         meters.waits.record(woke_at, woke_at - now)
         self._is_late = patience is not None and woke_at - now > patience + _LATE_MS
@@ -401,7 +401,7 @@ class NetworkClient:
         self._woke_at = woke_at = self._clock.now_ms()
         for channel, events in ready:
             if channel is None:
-                self._woken = True
+                self.was_woken = True
             else:
                 self._step(channel, woke_at, channel.on_ready, events)
         return woke_at

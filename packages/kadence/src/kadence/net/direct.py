@@ -21,7 +21,13 @@ __all__ = ["Asked", "DirectUser", "DirectWay", "way_of"]
 
 
 class DirectUser(Protocol):
-    """Whose requests they are. Network thread."""
+    """Whose requests they are. Network thread.
+
+    Attributes:
+        is_watched: whether the network thread has to find out by itself that an answer is late, and counts soon.
+    """
+
+    is_watched: bool
 
     def may(self, way: DirectWay) -> bool:
         """True if requests may be written on this way during the next wait. What they depend on stays until then."""
@@ -54,10 +60,10 @@ class DirectWay:
     """The way for such requests on one connection.
 
     Attributes:
-        node_id: of its broker.
+        node_id: of its broker. is_watched: as of its user. intake: of the connection.
     """
 
-    __slots__ = ("_connection", "_intake", "_meters", "_queue", "_user", "node_id")
+    __slots__ = ("_connection", "_meters", "_queue", "_user", "intake", "is_watched", "node_id")
 
     def __init__(
         self,
@@ -69,7 +75,8 @@ class DirectWay:
         meters: NodeMeters,
     ) -> None:
         self.node_id = node_id
-        self._intake = intake
+        self.intake = intake
+        self.is_watched = user.is_watched
         self._connection = connection
         self._queue = queue
         self._user = user
@@ -77,6 +84,11 @@ class DirectWay:
         intake.leave_direct(self)
 
     # -- network thread
+
+    def belong(self, node_id: int, meters: NodeMeters) -> None:
+        """The connection is that node's."""
+        self.node_id = node_id
+        self._meters = meters
 
     def may(self) -> int:
         """The correlation id of the first request that may be written during the next wait; below 0: none may."""
@@ -90,7 +102,7 @@ class DirectWay:
 
     def count(self, now: int) -> None:
         """Count what was written during the wait, and take over what has no answer."""
-        answered, waited_ms, size, heard, left, correlation_id, asked_at = self._intake.asked()
+        answered, waited_ms, size, heard, left, correlation_id, asked_at = self.intake.asked()
         count = answered + (left is not None)
         self._connection.sent_directly(count, size)
         meters = self._meters
@@ -106,7 +118,7 @@ class DirectWay:
 
     def close(self) -> None:
         """The connection ends."""
-        self._intake.leave_direct(None)
+        self.intake.leave_direct(None)
 
     # -- any thread
 
@@ -120,7 +132,7 @@ class DirectWay:
 
     def turn(self) -> int:
         """The number of the network thread's present wait, for `ask`; 0: nothing may be written now."""
-        turn: int = self._intake.turn()
+        turn: int = self.intake.turn()
         return turn
 
     def ask(self, turn: int, frame: bytearray, answer: bytes, request: Any, flag: Any) -> Asked | None:
@@ -132,7 +144,7 @@ class DirectWay:
             frame: as `frame` gives it. answer: the plain one, with its length and any correlation id. request: for
                 `DirectUser.took_over`. flag: raised by the plain answer.
         """
-        asked: Asked | None = self._intake.ask(turn, frame, answer, request, flag)
+        asked: Asked | None = self.intake.ask(turn, frame, answer, request, flag)
         return asked
 
 
@@ -145,7 +157,7 @@ def way_of(
     meters: NodeMeters,
 ) -> DirectWay | None:
     """The way on this connection; None if only the network thread can write on it, as with TLS."""
-    session = stream.session
-    if session is None or session.is_tls:
+    intake: Any = stream.intake
+    if stream.session is None or not intake.takes_requests:
         return None
-    return DirectWay(node_id, stream.intake, connection, queue, user, meters)
+    return DirectWay(node_id, intake, connection, queue, user, meters)

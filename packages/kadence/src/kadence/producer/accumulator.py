@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kadence._native.append import FastAppender, OpenBatch, estimated_size
 from kadence.client.gate import Gate
@@ -20,6 +20,9 @@ from kadence.producer.futures import Delivery, RecordFuture
 from kadence.producer.measures import Measures
 from kadence.records import BatchBuilder
 from kadence.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kadence.producer.direct_sends import DirectSends
 
 __all__ = ["Accumulator", "Batch", "Header"]
 
@@ -141,6 +144,8 @@ class Accumulator(FastAppender):
         self.wakeup: Callable[[], None] = lambda: None
         """Wakes the network thread."""
         self.measures = Measures()
+        self.direct: DirectSends | None = None
+        """Sends batches on the thread that appends or awaits them; None: the network thread sends all (network)."""
 
     def has_room(self, size: int) -> bool:
         """True if a record of ``size`` bytes fits. The first record always does, or it could never be sent."""
@@ -189,22 +194,39 @@ class Accumulator(FastAppender):
         if last is None or is_new:
             if last is not None:
                 last.is_open = False
-            delivery = Delivery(tp.topic, tp.partition, self.gate, self.unnotified)
-            if self._linger_ms:
-                delivery.expedite = self._expedite
-            builder = BatchBuilder()
-            limit = self._limits.get(tp.topic, self.batch_size)
-            if tp in self._busy:
-                builder.reserve(limit)
-            last = Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery, limit)
-            self.waiting.setdefault(tp, deque()).append(last)
-            self._arrange(tp)
-            self.incomplete.add(last)
-            self.used_bytes += last.size
-        place = self.places.get(tp.topic)
-        if place is not None and tp.partition < place.count:
-            place.open_batches[tp.partition] = last
+            last = self.new_batch(tp, now)
+            self.queue(last)
+        else:
+            self._fill(last)
         return last, is_new
+
+    def new_batch(self, tp: TopicPartition, now: int) -> Batch:
+        """An empty batch, for `queue`."""
+        delivery = Delivery(tp.topic, tp.partition, self.gate, self.unnotified)
+        delivery.direct = self.direct
+        if self._linger_ms:
+            delivery.expedite = self._expedite
+        elif self.direct is not None:
+            delivery.expedite = self.direct.awaited
+        builder = BatchBuilder()
+        limit = self._limits.get(tp.topic, self.batch_size)
+        if tp in self._busy:
+            builder.reserve(limit)
+        return Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery, limit)
+
+    def queue(self, batch: Batch) -> None:
+        """A batch was begun, behind the others of its partition."""
+        self.waiting.setdefault(batch.tp, deque()).append(batch)
+        self._arrange(batch.tp)
+        self.incomplete.add(batch)
+        self.used_bytes += batch.size
+        self._fill(batch)
+
+    def _fill(self, batch: Batch) -> None:
+        """The next records of its partition go into this batch."""
+        place = self.places.get(batch.tp.topic)
+        if place is not None and batch.tp.partition < place.count:
+            place.open_batches[batch.tp.partition] = batch
 
     def _unbegin(self, batch: Batch) -> None:
         """Forget a batch that was begun for a record that could not be appended."""
@@ -228,7 +250,10 @@ class Accumulator(FastAppender):
         the others are acknowledged, so that programs which wait for many records at once keep their batches.
         """
         self._awaited.add(delivery)
-        if self._is_all_awaited:
+        direct = self.direct
+        if direct is not None:
+            direct.awaited(delivery)
+        if self._is_all_awaited and (direct is None or not direct.send_awaited()):
             self.wakeup()
 
     @property

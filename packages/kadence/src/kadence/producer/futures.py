@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence._native.append import FutureRecordMetadata, ProduceRequestResult, call_back
 from kadence.client.gate import Gate
@@ -28,6 +28,9 @@ from kadence.producer.like_futures import LikeFuture
 
 if TYPE_CHECKING:
     import asyncio
+
+    from kadence._native.drain import Asked
+    from kadence.producer.direct_sends import DirectSends
 
 __all__ = [
     "Delivery",
@@ -98,6 +101,9 @@ class _Part(NamedTuple):
     record_errors: Mapping[int, KafkaError]
 
 
+_NO_ERRORS: Final[Mapping[int, KafkaError]] = {}
+
+
 class Span(NamedTuple):
     """Consecutive records of a batch with one outcome.
 
@@ -122,6 +128,10 @@ class Delivery(ProduceRequestResult):
         gate: notified on completion; shared by all deliveries of a producer, so that waiting costs nothing
             until somebody waits.
         unnotified: contains it from the end of the batch until its callbacks have run (`Accumulator.unnotified`).
+
+    Attributes:
+        asked: its request, while no thread but one of the application has it; else None. Under the gate.
+        direct: waits for that.
     """
 
     __slots__ = (
@@ -129,6 +139,8 @@ class Delivery(ProduceRequestResult):
         "_parts",
         "_unnotified",
         "_waiters",
+        "asked",
+        "direct",
         "expedite",
         "outstanding",
         "partition",
@@ -146,6 +158,8 @@ class Delivery(ProduceRequestResult):
         """The number of undecided parts."""
         self.expedite: Callable[[Delivery], None] | None = None
         """Called under the gate, once, when somebody waits for it; None where that changes nothing."""
+        self.asked: Asked | None = None
+        self.direct: DirectSends | None = None
         self._parts: list[_Part] = []
         self._callbacks: dict[tuple[Callable[[Any], object], Any], None] = {}
         """Callbacks, each with its future."""
@@ -160,9 +174,46 @@ class Delivery(ProduceRequestResult):
                     self.expedite = None
                     expedite(self)
 
-    def complete(self, base_offset: int, log_append_time: int = -1, *, first: int = 0) -> None:
-        """The broker has written the records from index ``first`` on; -1: it did not say at which offset."""
-        self._decide(_Part(first, base_offset, log_append_time, None, {}))
+    @property
+    def has_callbacks(self) -> bool:
+        """True if something is to be called, or a task woken, once it is decided. Under the gate."""
+        return bool(self._callbacks or self._waiters or self.has_record_callbacks)
+
+    @property
+    def has_watchers(self) -> bool:
+        """True if other code than the program's is to be called, of its own thread. Under the gate."""
+        return bool(self._callbacks)
+
+    def written_alone(self, base_offset: int, log_append_time: int) -> None:
+        """As `complete`, of all records at once, with nothing to call. Under the gate.
+
+        A signal may end it at any point; `complete_anew` makes it whole.
+        """
+        self._parts = [_Part(0, base_offset, log_append_time, None, _NO_ERRORS)]
+        self.is_written = True
+        self.end()
+        self.outstanding = 0
+        self.gate.notify_all()
+
+    def complete_anew(self, base_offset: int, log_append_time: int, *, here: Slices | None = None) -> None:
+        """As `complete`, of all records at once, and perhaps for the second time."""
+        if self.done:
+            with self.gate:
+                self.gate.notify_all()
+            return
+        self._parts.clear()
+        self.outstanding = 1
+        self.complete(base_offset, log_append_time, here=here)
+
+    def complete(
+        self, base_offset: int, log_append_time: int = -1, *, first: int = 0, here: Slices | None = None
+    ) -> None:
+        """The broker has written the records from index ``first`` on; -1: it did not say at which offset.
+
+        Args:
+            here: of the loop that runs on this thread.
+        """
+        self._decide(_Part(first, base_offset, log_append_time, None, {}), here)
 
     def fail(
         self, error: KafkaError, record_errors: Mapping[int, KafkaError] | None = None, *, first: int = 0
@@ -170,7 +221,7 @@ class Delivery(ProduceRequestResult):
         """They will not be written; ``record_errors``: by index, if the broker blamed single records."""
         self._decide(_Part(first, -1, -1, error, record_errors or {}))
 
-    def _decide(self, part: _Part) -> None:
+    def _decide(self, part: _Part, here: Slices | None = None) -> None:
         with self.gate:
             self._parts.append(part)
             self._parts.sort(key=lambda part: part.first)
@@ -185,6 +236,10 @@ class Delivery(ProduceRequestResult):
                 self._unnotified.discard(self)
             self.gate.notify_all()
         for slices, futures in (waiters or {}).items():
+            if slices is here:
+                for waiter in futures:
+                    _wake(waiter)
+                continue
             try:
                 slices.add(_wake, futures)
             except RuntimeError:
@@ -364,15 +419,18 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
                 same producer, or the event loop of an `AsyncProducer`.
             KafkaError: why the record was not delivered.
         """
-        error = self.exception(timeout)
+        delivery = self.delivery
+        if not delivery.done:
+            self._wait(timeout)
+        offset, log_append_time, error = delivery.outcome(self.index)
         if error is not None:
+            # The garbage collector cannot see that this future refers to the batch's error, so no error may refer back.
+            error = own_copy(error)
             try:
                 raise error
             finally:
                 # The traceback leads to this frame, which must not lead back.
                 del error
-        delivery = self.delivery
-        offset, log_append_time, _ = delivery.outcome(self.index)
         timestamp = self.timestamp if log_append_time < 0 else log_append_time
         return RecordMetadata(delivery.topic, delivery.partition, offset, timestamp)
 
@@ -386,21 +444,33 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         if delivery.is_written:
             return None
         if not delivery.done:
-            delivery.gate.check_entry()
-            check_may_wait(delivery.gate)
-            wait_ms = to_ms(timeout)
-            seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
-            with delivery.gate:
-                if seconds != 0:
-                    delivery.awaited()
-                if not delivery.gate.wait_for(lambda: delivery.done, seconds):
-                    raise KafkaTimeoutError(
-                        f"the record for {delivery.topic}-{delivery.partition} was not acknowledged within "
-                        f"{timeout} s; it is still on its way"
-                    )
+            self._wait(timeout)
         _, _, error = delivery.outcome(self.index)
-        # The garbage collector cannot see that this future refers to the batch's error, so no error may refer back.
+        # As in `result`.
         return None if error is None else own_copy(error)
+
+    def _wait(self, timeout: Seconds | None) -> None:
+        """Wait until it is decided."""
+        delivery = self.delivery
+        gate = delivery.gate
+        gate.check_entry()
+        check_may_wait(gate)
+        wait_ms = None if timeout is None else to_ms(timeout)
+        seconds = None if wait_ms is None else min(wait_ms / 1000, threading.TIMEOUT_MAX)
+        if seconds != 0:
+            if delivery.expedite is not None:
+                delivery.awaited()
+            asked = delivery.asked
+            if asked is not None and delivery.direct is not None:
+                seconds = delivery.direct.wait(delivery, asked, seconds)
+                if delivery.done:
+                    return
+        with gate:
+            if not gate.wait_for(lambda: delivery.done, seconds):
+                raise KafkaTimeoutError(
+                    f"the record for {delivery.topic}-{delivery.partition} was not acknowledged within "
+                    f"{timeout} s; it is still on its way"
+                )
 
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call ``callback(self)`` when the record is acknowledged or has failed.

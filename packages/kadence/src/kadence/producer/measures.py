@@ -81,6 +81,15 @@ class Measures:
         if queued_ms is not None:
             self.queued_ms.record(now, queued_ms)
 
+    def batches_sent_directly(self, topic: str, count: int, records: int, nbytes: int) -> None:
+        """So many batches, which are not compressed, were sent at once, each in a request of its own."""
+        now, measures = self.now, self.topic(topic)
+        measures.sent.record_alike(now, records, count)
+        measures.batches.record_alike(now, nbytes, count)
+        measures.compression.record_alike(now, count, count)
+        self.queued_ms.record_alike(now, 0, count)
+        self.per_request.record_alike(now, records, count)
+
     def answered(self, latency_ms: int, throttle_ms: int) -> None:
         """A request got its response."""
         self.latency_ms.record(self.now, latency_ms)

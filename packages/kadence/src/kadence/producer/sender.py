@@ -25,7 +25,7 @@ from kadence.producer.accumulator import Accumulator, Batch
 from kadence.producer.identity import Identity
 from kadence.producer.load import Load
 from kadence.producer.outcomes import Outcomes
-from kadence.producer.sequences import MAX_UNDECIDED
+from kadence.producer.sequences import MAX_UNDECIDED, PartitionDelivery
 from kadence.producer.topics import Topics
 from kadence.producer.transactions import Transactions
 from kadence.producer.verdicts import Verdict, blamed, endpoints_of, refused, verdict_of
@@ -65,6 +65,9 @@ class Sender:
     Args:
         can_send: whether a node accepts requests now (`NetworkClient.can_send`).
         transactions: of a producer that has them.
+
+    Attributes:
+        plain_answers: how many answers wrote all batches of their requests.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class Sender:
         self._identity.wanted = self._is_wanted
         self._identity.on_refused = self._outcomes.fail_all
         self._load = Load(config, accumulator, topics)
+        self.plain_answers = 0
         # Without sequence numbers the broker cannot refuse a batch that overtakes another, so only one may be
         # undecided; without acknowledgements no batch is ever repeated.
         self._most_undecided = MAX_UNDECIDED if config.enable_idempotence else 1 if self._acks else 2**31
@@ -109,6 +113,11 @@ class Sender:
     def is_idle(self) -> bool:
         """True if no request waits for its response."""
         return not any(self._requests_in_flight.values())
+
+    @property
+    def has_nothing_to_send(self) -> bool:
+        """True if no record waits. A transaction may want to end then."""
+        return self._transactions is None and not self._accumulator.waiting and not self._outcomes.repeating
 
     def _is_wanted(self) -> bool:
         """True if records are undecided or on their way."""
@@ -206,31 +215,46 @@ class Sender:
     def _produce(
         self, now: int, node_id: int, batches: list[Batch], identity: tuple[int, int] | None
     ) -> Request | None:
-        sent = _Sent(node_id, {}, {})
-        topics: dict[str, TopicProduceData] = {}
+        encoded: dict[TopicPartition, Batch] = {}
         for batch in batches:
-            if not self._encode(batch, identity):
-                continue
-            self._measures.batch_sent(
-                batch.tp.topic,
-                count=batch.count,
-                nbytes=len(batch.encoded or b""),
-                plain=batch.builder.size,
-                queued_ms=None if batch.attempts else now - batch.created,
-            )
-            self._outcomes.sent(batch)
-            sent.batches[batch.tp] = batch
-            topic = topics.get(batch.tp.topic)
-            if topic is None:
-                known = self._topics.cluster.topics.get(batch.tp.topic)
-                topic_id = ZERO_UUID if known is None else known.topic_id
-                topics[batch.tp.topic] = topic = TopicProduceData(topic_id=topic_id, name=batch.tp.topic)
-                sent.names_by_id[topic_id] = batch.tp.topic
-            topic.partition_data.append(PartitionProduceData(index=batch.tp.partition, records=batch.encoded))
-        if not sent.batches:
+            if self._encode(batch, identity):
+                self._count_sent(now, batch)
+                encoded[batch.tp] = batch
+        if not encoded:
             return None
-        self._measures.per_request.record(now, sum(batch.count for batch in sent.batches.values()))
+        return self._request_with(now, node_id, encoded)
+
+    def _count_sent(self, now: int, batch: Batch) -> None:
+        self._measures.batch_sent(
+            batch.tp.topic,
+            count=batch.count,
+            nbytes=len(batch.encoded or b""),
+            plain=batch.builder.size,
+            queued_ms=None if batch.attempts else now - batch.created,
+        )
+        self._outcomes.sent(batch)
+
+    def _request_with(self, now: int, node_id: int, batches: dict[TopicPartition, Batch]) -> Request:
+        """The request that these batches are sent in."""
+        request = self.request_of(now, node_id, {tp: batch.encoded for tp, batch in batches.items()})
+        names = {each.topic_id: each.name for each in request.message.topic_data}
+        request.tag = _Sent(node_id, batches, names)
+        self._measures.per_request.record(now, sum(batch.count for batch in batches.values()))
         self._requests_in_flight[node_id] = self._requests_in_flight.get(node_id, 0) + 1
+        return request
+
+    def request_of(
+        self, now: int, node_id: int, batches: Mapping[TopicPartition, bytes | memoryview | None]
+    ) -> Request:
+        """A request with these batches, as bytes."""
+        topics: dict[str, TopicProduceData] = {}
+        for tp, records in batches.items():
+            topic = topics.get(tp.topic)
+            if topic is None:
+                known = self._topics.cluster.topics.get(tp.topic)
+                topic_id = ZERO_UUID if known is None else known.topic_id
+                topics[tp.topic] = topic = TopicProduceData(topic_id=topic_id, name=tp.topic)
+            topic.partition_data.append(PartitionProduceData(index=tp.partition, records=records))
         message = ProduceRequest(
             transactional_id=None if self._transactions is None else self._transactions.transactional_id,
             acks=self._acks,
@@ -238,16 +262,25 @@ class Sender:
             topic_data=list(topics.values()),
         )
         # Produce v13 names topics by id alone, which needs metadata with the ids.
-        max_version = None if ZERO_UUID not in sent.names_by_id else 12
+        max_version = 12 if any(each.topic_id == ZERO_UUID for each in topics.values()) else None
         if self._transactions is not None:
             max_version = self._transactions.max_produce_version or max_version
         return Request(
-            message,
-            node_id,
-            add_ms(now, self._config.request_timeout_ms),
-            tag=sent,
-            max_version=max_version,
+            message, node_id, add_ms(now, self._config.request_timeout_ms), max_version=max_version
         )
+
+    @property
+    def deliveries(self) -> Mapping[TopicPartition, PartitionDelivery]:
+        """Of all partitions that batches were sent to."""
+        return self._outcomes.partitions
+
+    def sent_directly(self, now: int, node_id: int, batch: Batch) -> Request:
+        """A thread of the application has sent a batch, which has no answer yet: the request with it."""
+        self._measures.now = now
+        # The same bytes again, from the same numbers.
+        self._encode(batch, None)
+        self._count_sent(now, batch)
+        return self._request_with(now, node_id, {batch.tp: batch})
 
     def _encode(self, batch: Batch, identity: tuple[int, int] | None) -> bool:
         """Encode the batch; on failure, fail it and return False."""
@@ -286,6 +319,7 @@ class Sender:
         self._measures.now = now
         self._requests_in_flight[sent.node_id] -= 1
         missing = dict(sent.batches)
+        is_plain = True
         if completed.error is None and completed.response is not None:
             self._measures.answered(
                 completed.received_at - completed.sent_at, completed.response.throttle_time_ms
@@ -295,9 +329,12 @@ class Sender:
                 name = topic.name or sent.names_by_id.get(topic.topic_id, "")
                 for answer in topic.partition_responses:
                     batch = missing.pop(TopicPartition(name, answer.index), None)
-                    if batch is not None:
-                        self._judge(now, batch, answer, endpoints)
+                    if batch is not None and not self._judge(now, batch, answer, endpoints):
+                        is_plain = False
         error = completed.error
+        if error is None and not missing:
+            self.plain_answers += is_plain
+            return
         if error is not None and error.retriable:
             self._topics.request_update(now)
         for batch in missing.values():
@@ -313,13 +350,14 @@ class Sender:
 
     def _judge(
         self, now: int, batch: Batch, answer: PartitionProduceResponse, endpoints: Mapping[int, Node]
-    ) -> None:
+    ) -> bool:
+        """Have the verdict on a batch carried out. True if it is written."""
         verdict = verdict_of(answer.error_code)
         if verdict is Verdict.WRITTEN:
             self._outcomes.written(
                 batch, answer.base_offset if not answer.error_code else -1, answer.log_append_time_ms
             )
-            return
+            return True
         error = for_code(answer.error_code, answer.error_message and f"{batch.tp}: {answer.error_message}")
         partition = self._outcomes.partitions[batch.tp]
         if self._accumulator.is_decided(batch):
@@ -347,6 +385,7 @@ class Sender:
             self._outcomes.repeat(
                 now, batch, error, out_of_sequence=verdict is Verdict.OUT_OF_SEQUENCE, at_once=moved
             )
+        return False
 
     def _may_come_right(self, batch: Batch, code: int) -> bool:
         """True if a batch can still be written although the broker finds its numbers out of order.

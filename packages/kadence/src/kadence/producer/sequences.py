@@ -32,15 +32,16 @@ class PartitionDelivery:
     Attributes:
         undecided: sent batches without a verdict, oldest first. in_flight: those of them that are in a request now.
         producer_id, epoch, next_sequence: for the next new batch; -1 before the first.
+        is_known: whether the broker has written a batch of this producer id.
         has_gap: whether numbers of the epoch were given to records that may not have been written.
     """
 
     __slots__ = (
-        "_is_known",
         "_renumber",
         "epoch",
         "has_gap",
         "in_flight",
+        "is_known",
         "next_sequence",
         "producer_id",
         "undecided",
@@ -54,7 +55,7 @@ class PartitionDelivery:
         self.next_sequence = 0
         self.has_gap = False
         self._renumber = False
-        self._is_known = False
+        self.is_known = False
 
     @property
     def must_repeat(self) -> bool:
@@ -67,7 +68,7 @@ class PartitionDelivery:
 
     def takes_new(self, most_undecided: int) -> bool:
         """True if a batch that was never sent may be sent now."""
-        most = most_undecided if self._is_known or self.producer_id < 0 else 1
+        most = most_undecided if self.is_known or self.producer_id < 0 else 1
         return not self.must_repeat and len(self.undecided) < most
 
     def is_oldest(self, batch: Batch) -> bool:
@@ -84,7 +85,7 @@ class PartitionDelivery:
 
     def identify(self, producer_id: int, epoch: int) -> None:
         """Set a new identity: numbering starts at 0."""
-        self._is_known = self._is_known and producer_id == self.producer_id
+        self.is_known = self.is_known and producer_id == self.producer_id
         self.producer_id = producer_id
         self.epoch = epoch
         self.next_sequence = 0
@@ -120,7 +121,7 @@ class PartitionDelivery:
 
     def written(self, batch: Batch) -> None:
         """A batch is in the log: remove it, and note that the broker knows this producer id."""
-        self._is_known = batch.producer_id == self.producer_id
+        self.is_known = batch.producer_id == self.producer_id
         self._remove(batch)
 
     def failed(self, batch: Batch, *, never_sent: bool = False) -> None:

@@ -55,6 +55,8 @@ class _Form:
 class DirectCommits:
     """See the top of the file. `ask` is for the application's thread, the rest for the network thread.
 
+    The caller of `ask` finds out that an answer is late.
+
     Args:
         flag: what the application waits on. answered: called with the time (ms), a number of commits, and how long (ms)
             they took in all.
@@ -69,6 +71,7 @@ class DirectCommits:
         flag: Any,
         answered: Callable[[int, int, int], None],
     ) -> None:
+        self.is_watched = False
         self._commits = commits
         self._delegate = delegate
         self._reaper = reaper

@@ -1,0 +1,337 @@
+"""Batches that the application's thread sends by itself, while nothing is in their way.
+
+A program that waits for each record waits for nearly nothing but a round trip then. Where it waits for the only batch
+that the producer has, that is sent when the wait begins. If that was a single record, the next `send` sends its own at
+once, in the hope that the program will wait for that one, too; on an event loop it does so after the tasks that are
+ready, whose records go along. So a program that sends several records before it waits keeps its batches, and one that
+does not wait pays for one record.
+
+Numbers are given under the gate, with nothing of the producer undecided: then nobody else numbers a batch of the
+partition. What is answered with anything but success, or not while a thread waits for it, becomes an ordinary batch in
+flight of the network thread, which `Sender` knows as if it had sent it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from struct import Struct
+from typing import Final
+
+from kadence._native.drain import Asked
+from kadence._native.sends import SendForm, found_in
+from kadence.client.loop_gate import LoopGate
+from kadence.client.network_thread import NetworkClientDelegate
+from kadence.clock import Clock
+from kadence.connection.cluster import Cluster
+from kadence.connection.request import Request
+from kadence.errors import UnsupportedVersionError
+from kadence.net.direct import DirectWay
+from kadence.producer.accumulator import Accumulator, Batch
+from kadence.producer.futures import Delivery
+from kadence.producer.sender import Sender
+from kadence.producer.sequences import PartitionDelivery
+from kadence.producer.topics import Topics
+from kadence.protocol.client_frames import answer_header_version
+from kadence.protocol.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kadence.types import TopicPartition
+from kadence.wire import WireError, Writer
+
+__all__ = ["DirectSends"]
+
+_IN_USE_MS: Final = 10_000
+"""So long after a program waited for a batch alone the ways stay open. Open ones are looked at twice a second."""
+
+_SOON: Final = 0.1
+"""A thread waits so long (s) for a plain answer before the network thread takes the request over."""
+
+_FLEXIBLE: Final = 9
+"""The first version whose lengths `SendForm` writes."""
+
+_RECORDS: Final = b"records of a batch, which stand here"
+_PLACE: Final = Struct(">qqq")
+_MARKS: Final = (0x6B61_6465_6E63_6521, 0x5EED_F00D_5EED_F00D, 0x0123_4567_89AB_CDEF)
+"""An offset, a time and a start of the log that show where they stand."""
+
+
+class _Sums:
+    """Batches of a topic that were answered, and not counted yet."""
+
+    __slots__ = ("batches", "nbytes", "records")
+
+    def __init__(self) -> None:
+        self.batches = self.records = self.nbytes = 0
+
+
+class DirectSends:
+    """See the top of the file.
+
+    `send_first`, `send_awaited`, `awaited`, `wait` and `settle` are for the application's threads, the rest for the
+    network thread.
+
+    Args:
+        is_closing: whether the producer is to end.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        topics: Topics,
+        sender: Sender,
+        delegate: NetworkClientDelegate,
+        clock: Clock,
+        is_closing: Callable[[], bool],
+    ) -> None:
+        self.is_watched = True
+        self._accumulator = accumulator
+        self._gate = accumulator.gate
+        self._topics = topics
+        self._sender = sender
+        self._delegate = delegate
+        self._clock = clock
+        self._is_closing = is_closing
+        self._ways: dict[int, DirectWay] = {}
+        # The rest is changed under the gate.
+        self._forms: dict[TopicPartition, tuple[DirectWay, SendForm | None]] = {}
+        self._forms_of: Cluster | None = None
+        self._under_way: Batch | None = None
+        self._is_expected = False
+        self._in_use_until = -1
+        self._sums: dict[str, _Sums] = {}
+
+    # -- application
+
+    def send_first(self, batch: Batch) -> bool:
+        """Send a batch that was just begun, if the program is expected to wait for it. Under the gate."""
+        accumulator, gate = self._accumulator, self._gate
+        if not self._is_expected or accumulator.incomplete:
+            return False
+        self._is_expected = False
+        if not isinstance(gate, LoopGate):
+            return self._send(batch)
+        form = self._form(batch.tp)
+        if form is None:
+            return False
+        # After the tasks that are ready now, whose records go along.
+        accumulator.queue(batch)
+        form.remind()
+        gate.loop.call_soon(self._send_on_loop)
+        return True
+
+    def _send_on_loop(self) -> None:
+        with self._gate:
+            is_sent = self.send_awaited()
+        if not is_sent:
+            self._accumulator.wakeup()
+
+    def send_awaited(self) -> bool:
+        """Send the only waiting batch, for which the program waits. Under the gate."""
+        accumulator = self._accumulator
+        if len(accumulator.incomplete) != 1 or len(accumulator.waiting) != 1:
+            return False
+        (batch,) = accumulator.incomplete
+        if not self._send(batch):
+            return False
+        accumulator.take(batch.tp)
+        gate, asked = self._gate, batch.delivery.asked
+        if isinstance(gate, LoopGate) and asked is not None and gate.runs_here():
+            slices = gate.slices
+            shown = slices.descriptor()
+            if shown >= 0 and asked.enter(shown, slices):
+                slices.when_raised(asked, partial(self._raised, batch, asked))
+        return True
+
+    def _raised(self, batch: Batch, asked: Asked) -> None:
+        """The plain answer may have come. On the loop."""
+        gate, delivery = self._gate, batch.delivery
+        assert isinstance(gate, LoopGate)
+        with gate:
+            if not asked.is_answered or self._under_way is not batch:
+                return
+            if delivery.has_watchers:
+                self._accumulator.wakeup()
+                return
+            self._accumulator.let_go(batch)
+            if not delivery.done:
+                self._accumulator.unnotified.add(delivery)
+                delivery.complete_anew(*found_in(asked), here=gate.slices)
+            self._ended(batch)
+
+    def awaited(self, delivery: Delivery) -> None:
+        """The program waits for a batch: will it wait for the next one, too? Under the gate."""
+        self._in_use_until = self._clock.now_ms() + _IN_USE_MS
+        incomplete = self._accumulator.incomplete
+        # On a loop the records of all tasks that are ready go along.
+        is_single = not isinstance(self._gate, LoopGate)
+        self._is_expected = len(incomplete) == 1 and all(
+            each.delivery is delivery and (each.count == 1 or not is_single) for each in incomplete
+        )
+
+    def _send(self, batch: Batch) -> bool:
+        form = self._form(batch.tp)
+        asked = None if form is None else form.send(batch)
+        if asked is None:
+            return False
+        batch.delivery.asked = asked
+        self._went_out(batch)
+        return True
+
+    def _went_out(self, batch: Batch) -> None:
+        """It is out, and is not in line any more: count its memory, once. Under the gate."""
+        self._under_way = batch
+        batch.delivery.expedite = None
+        accumulator = self._accumulator
+        if batch not in accumulator.incomplete and not batch.delivery.done:
+            accumulator.incomplete.add(batch)
+            accumulator.used_bytes += batch.size
+
+    def _form(self, tp: TopicPartition) -> SendForm | None:
+        """The form of a partition on the connection to its leader; None: it cannot be sent directly."""
+        cluster = self._topics.cluster
+        if self._forms_of is not cluster:
+            self._forms, self._forms_of = {}, cluster
+        way, form = self._forms.get(tp, (None, None))
+        if way is None or self._ways.get(way.node_id) is not way:
+            leader = cluster.leader(tp)
+            way = None if leader is None else self._ways.get(leader)
+            turn = 0 if way is None else way.turn()
+            if way is None or not turn:
+                return None
+            delivery = self._sender.deliveries.get(tp)
+            form = None if delivery is None else self._made(way, tp, delivery)
+            if delivery is None or way.turn() != turn:
+                # Nothing was sent to it yet, or the form may be made of two states.
+                return None
+            self._forms[tp] = way, form
+        return form
+
+    def _made(self, way: DirectWay, tp: TopicPartition, delivery: PartitionDelivery) -> SendForm | None:
+        request = self._sender.request_of(0, way.node_id, {tp: _RECORDS})
+        try:
+            frame, version = way.frame(request)
+        except (UnsupportedVersionError, WireError):
+            # The network thread meets the same error, and reports it.
+            return None
+        at = frame.find(_RECORDS)
+        if version < _FLEXIBLE or frame.count(_RECORDS) != 1:
+            return None
+        answer = Writer()
+        answer.put(bytes(4))
+        if answer_header_version(ProduceRequest, version):
+            answer.tags({})
+        topic_id = request.message.topic_data[0].topic_id
+        written = PartitionProduceResponse(
+            index=tp.partition,
+            base_offset=_MARKS[0],
+            log_append_time_ms=_MARKS[1],
+            log_start_offset=_MARKS[2],
+        )
+        topic = TopicProduceResponse(topic_id=topic_id, name=tp.topic, partition_responses=[written])
+        ProduceResponse(responses=[topic]).write(answer, version)
+        body = answer.getvalue()
+        marks = _PLACE.pack(*_MARKS)
+        if body.count(marks) != 1:
+            return None
+        body = len(body).to_bytes(4) + body
+        # The length of the records takes one byte.
+        return SendForm(
+            way.intake, delivery, frame[: at - 1], frame[at + len(_RECORDS) :], body, body.index(marks)
+        )
+
+    def wait(self, delivery: Delivery, asked: Asked, seconds: float | None) -> float | None:
+        """Wait a moment for the plain answer to a batch, which is then decided. Without the gate.
+
+        If it is not, the network thread decides it as any other.
+
+        Returns:
+            The rest of ``seconds``.
+        """
+        if not asked.enter():
+            return seconds
+        began = self._clock.now_ms()
+        try:
+            asked.wait(_SOON if seconds is None else min(_SOON, seconds))
+        finally:
+            asked.leave()
+            if asked.is_answered:
+                self.settle(delivery, asked)
+        if asked.is_waiting:
+            self._accumulator.wakeup()
+        return None if seconds is None else max(seconds - (self._clock.now_ms() - began) / 1000, 0)
+
+    def settle(self, delivery: Delivery, asked: Asked) -> None:
+        """The plain answer has come: decide the batch, unless callbacks are to run, which the network thread does."""
+        with self._gate:
+            batch = self._under_way
+            if batch is None or batch.delivery is not delivery:
+                return
+            if delivery.has_callbacks:
+                self._accumulator.wakeup()
+                return
+            self._accumulator.let_go(batch)
+            if not delivery.done:
+                delivery.written_alone(*found_in(asked))
+            self._ended(batch)
+
+    def _ended(self, batch: Batch) -> None:
+        """It is decided. If a signal ends this thread's work before this, the network thread does it.
+
+        Under the gate.
+        """
+        self._under_way = batch.delivery.asked = None
+        self._is_expected = not self._accumulator.incomplete
+        sums = self._sums.get(batch.tp.topic)
+        if sums is None:
+            sums = self._sums[batch.tp.topic] = _Sums()
+        sums.batches += 1
+        sums.records += batch.count
+        sums.nbytes += batch.builder.size
+
+    # -- network thread
+
+    def may(self, way: DirectWay) -> bool:
+        now = self._clock.now_ms()
+        if now >= self._in_use_until or self._is_closing() or not way.is_free(now):
+            return False
+        self._ways[way.node_id] = way
+        return True
+
+    def took_over(self, way: DirectWay, request: Batch, now: int) -> Request:
+        batch, accumulator = request, self._accumulator
+        with self._gate:
+            # An exception may have kept the application's thread from these.
+            if batch.tp in accumulator.waiting and accumulator.waiting[batch.tp][0] is batch:
+                accumulator.take(batch.tp)
+            self._went_out(batch)
+            self._under_way = batch.delivery.asked = None
+        made = self._sender.sent_directly(now, way.node_id, batch)
+        self._delegate.sent_by_others(self._sender, [made])
+        return made
+
+    def answered(self, now: int, count: int, waited_ms: int) -> None:
+        with self._gate:
+            self._in_use_until = now + _IN_USE_MS
+            left = self._under_way
+            asked = None if left is None else left.delivery.asked
+            if left is None or asked is None or not asked.is_answered:
+                left = None
+            else:
+                # A thread was interrupted, or has left the callbacks to this one.
+                self._accumulator.release(left)
+                self._ended(left)
+            sums, self._sums = self._sums, {}
+            for topic in sums:
+                self._topics.used(topic, now)
+        if left is not None and asked is not None:
+            left.delivery.complete_anew(*found_in(asked))
+        measures = self._accumulator.measures
+        measures.now = now
+        measures.latency_ms.record_alike(now, waited_ms, count)
+        measures.throttle_ms.record_alike(now, 0, count)
+        for name, each in sums.items():
+            measures.batches_sent_directly(name, each.batches, each.records, each.nbytes)
