@@ -4,7 +4,7 @@
 # Guess: a reader's schema with another scale of a decimal, or another unit of a timestamp, is either refused or the value
 #       is converted. Avro's specification lets decimals match only with equal scale and precision.
 # Seen: Java's check calls each such pair COMPATIBLE and its reader takes the writer's bytes by the reader's type: 1.23 is
-#       read as 0.0123, a time of 2026 as one of January 1970. fastavro takes them by the writer's type and is right.
+#       read as 0.0123, a time of 2026 as one of January 1970. fastavro takes them by the writer's type and keeps the value.
 #       So two consumers of a topic, with the same schemas, hold amounts that differ by a hundred.
 # Who meets it: whoever widens decimal(4,2) to decimal(6,4), or goes from millis to micros: the schema check passes, all old
 #       records change for Java's readers. Use a new field for it.
