@@ -35,6 +35,7 @@ ROWS = (
     "iteration_settings",
     "single",
     "commits",
+    "roundtrips",
     "arrow",
     "latency",
     "hold",

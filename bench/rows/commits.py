@@ -165,7 +165,6 @@ IN_A_ROW = {
     "confluent-in-a-row": Line("confluent-kafka, `commit(message)`", confluent_in_a_row),
     "kafka-python-in-a-row": Line("kafka-python, `commit_async({…})`", kafka_python_in_a_row),
 }
-HEADINGS = ("client", "commits/s", "× confluent's", "CPU µs each")
 
 
 def measure(ground: Ground, options: Options) -> tuple[list[Table], list[Goal]]:
@@ -179,11 +178,13 @@ def measure(ground: Ground, options: Options) -> tuple[list[Table], list[Goal]]:
     tables = []
     for case, lines in cases:
         wanted = {name: line for name, line in lines.items() if options.wants(name)}
-        tables.append(_table(case.title, wanted, run_case("commits", case, wanted, ground, options)))
+        rates = run_case("commits", case, wanted, ground, options)
+        tables.append(table_of(case.title, "commits/s", wanted, rates))
     return tables, []
 
 
-def _table(title: str, lines: Mapping[str, Line], rates: Rates) -> Table:
+def table_of(title: str, what: str, lines: Mapping[str, Line], rates: Rates) -> Table:
+    """Calls that were waited for; ``what`` is the heading of their rate."""
     theirs = rates.rate("confluent")
     cells = []
     for name, line in lines.items():
@@ -194,7 +195,7 @@ def _table(title: str, lines: Mapping[str, Line], rates: Rates) -> Table:
             cells.append(
                 (line.title, f"{rate:,.0f}", f"{rate / theirs:.2f}" if theirs else "–", f"{cpu:.0f}")
             )
-    return Table(title, HEADINGS, cells, (), rates.failures)
+    return Table(title, ("client", what, "× confluent's", "CPU µs each"), cells, (), rates.failures)
 
 
 ROW = Row("commits", WAITED | IN_A_ROW, measure)

@@ -158,6 +158,20 @@ def test_commits(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPat
     assert not goals
 
 
+@pytest.mark.usefixtures("here")
+def test_round_trips(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rows import roundtrips
+
+    monkeypatch.setattr(roundtrips, "CALLS", 20)
+    tables, goals = roundtrips.measure(ground, options)
+    # All but kafka-python.
+    assert [len(table.lines) for table in tables] == [4, 2, 2]
+    for table in tables:
+        assert not table.failures
+        assert all(float(line[2]) > 0 for line in table.lines)
+    assert not goals
+
+
 @pytest.mark.heavy
 @pytest.mark.usefixtures("here")
 def test_queues(ground: Ground, options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
