@@ -30,8 +30,12 @@ OF_SOURCE: Final[dict[str, str]] = {
         "Stream only, for one start: topic=id,... of topics that are copies, with equal offsets, of those in the "
         "checkpoint. The error about another topic names the value."
     ),
-    "maxOffsetsPerTrigger": "Stream only: most offsets of a micro-batch, in proportion to each partition's backlog.",
-    "minOffsetsPerTrigger": "Stream only: wait for so many offsets, for maxTriggerDelay at most.",
+    "maxOffsetsPerTrigger": (
+        "Stream only: about so many offsets in a micro-batch, in proportion to each partition's backlog."
+    ),
+    "minOffsetsPerTrigger": (
+        "Stream only, not availableNow: wait for so many offsets, for maxTriggerDelay at most."
+    ),
     "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger. Default: 15m.",
     "maxBytesPerTrigger": (
         "Stream only: approximate bytes of keys, values and headers in a micro-batch; 64m is 64 MiB."
@@ -39,7 +43,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     "minPartitions": "The least number of tasks; large Kafka partitions are split.",
     "maxRecordsPerPartition": "The most offsets of a task; large Kafka partitions are split.",
     "maxBytesPerPartition": (
-        "Approximate bytes of keys, values and headers in a task; large Kafka partitions are split. 64m is 64 MiB."
+        "Approximate bytes of keys, values and headers in a task; large Kafka partitions are split."
     ),
     "targetRecordsPerTask": "Offsets of a task above which there are more tasks than run at once. Default: 500000.",
     "parallelism": (
@@ -49,7 +53,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     "includeHeaders": "Whether there is a column headers. Default: false.",
     "groupIdPrefix": "The beginning of the client ids in the brokers' logs.",
     "commitOffsets": "Stream only: commit the offsets of rows in the sink to kafka.group.id. Default: false.",
-    "idlePollMs": "Stream only: how long an idle query waits for records before it reports to Spark. Default: 500.",
+    "idlePollMs": "Stream only: the longest wait of an idle query before it reports to Spark. Default: 500.",
     "brokerTimeoutMs": "Stream only: how long a running query waits for silent brokers. Default: 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task may wait for records that exist. Default: 120000.",
     "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated. Default: 3.",

@@ -17,9 +17,8 @@ __all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"
 _SHARED: Final = {
     "partitionBy": "Columns, separated by commas, by which a new table is partitioned.",
     "mergeSchema": "true: add columns, and fields of structs, that the table lacks. false (default): refuse them.",
-    "txnAppId": "For batches: the writer's id. A txnVersion that the table has from it is not written again. A stream "
-    "has the id of its query.",
-    "txnVersion": "For batches: the number of this write, higher than the last. A stream has the number of its batch.",
+    "txnAppId": "For batches: the writer's id. A txnVersion that the table has from it is not written again.",
+    "txnVersion": "For batches: the number of this write, higher than the last.",
 }
 
 DELTA_OPTIONS: Final = {

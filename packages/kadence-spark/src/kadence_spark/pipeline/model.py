@@ -92,7 +92,7 @@ class DecodeStep:
     """How a value becomes columns."""
 
     format: str = _key(
-        "The format of values. string makes one column, value.",
+        "The format of values. string makes the columns key and value, as texts.",
         choices=("json", "json-strict", "avro", "protobuf", "string"),
     )
     schema: str | None = _key(
@@ -122,7 +122,7 @@ class DecodeStep:
 class Transform:
     """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
 
-    name: str = _key("The name of its view.", pattern=VIEW, allowed="letters, digits and _")
+    name: str = _key("The name of its view.", pattern=VIEW, allowed="a letter, then letters, digits and _")
     sql: str = _key("A SELECT that makes its rows from single rows.")
 
 
@@ -130,7 +130,9 @@ class Transform:
 class Expectation:
     """What must be true of each row after the transforms. A condition that is null is not true."""
 
-    name: str = _key("The name of its counter.", pattern=NAME, allowed="letters, digits, _ and -")
+    name: str = _key(
+        "The name of its counter.", pattern=NAME, allowed="a letter, then letters, digits, _ and -"
+    )
     condition: str = _key("A condition in SQL.")
     action: str = _key(
         "For a row for which it is not true. warn: count it; drop: also leave it out of the sink, and write it to "
@@ -149,8 +151,8 @@ class Aggregate:
         "drops."
     )
     watermark: str | None = _key(
-        "The timestamp column of each row's time. A row that is older than the newest one by more than the delay is "
-        "left out; a group that only such rows could change is complete.",
+        "The timestamp column of each row's time. When the newest row is later than a group's end by the delay, the "
+        "group is complete: its later rows are left out.",
         default=None,
     )
     delay: str | None = _key(
@@ -224,7 +226,7 @@ class Pipeline:
     name: str = _key(
         "Shown by status, and written into dead letter records.",
         pattern=NAME,
-        allowed="letters, digits, _ and -",
+        allowed="a letter, then letters, digits, _ and -",
     )
     checkpoint: str = _key("The directory of Spark's checkpoint, the pipeline's progress.")
     trigger: str = _key(

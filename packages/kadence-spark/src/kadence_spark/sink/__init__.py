@@ -13,6 +13,5 @@ commits those that Spark has accepted and aborts all others. For streams `decisi
 Kafka before the first transaction is committed, and `digest` makes a checksum of each task's rows. So if the driver
 dies in between, the next one completes the batch, or recognises that it is done.
 
-If two drivers of one checkpoint run at once, one of them fails before it commits. docs/spark.md names, under
-Transactions, the moment in which Kafka cannot distinguish them.
+If two drivers of one checkpoint run at once, one of them fails before it commits.
 """

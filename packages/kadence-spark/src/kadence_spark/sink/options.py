@@ -29,10 +29,9 @@ OPTIONS: Final[dict[str, str]] = {
     "transactionalIdPrefix": "The beginning of transactional ids and of the sink's groups. "
     "Default: spark-kafka-sink.",
     "txnAppId": "For batches with transactions: the writer's id. A txnVersion that it has committed is not written "
-    "again. A stream has the id of its query.",
-    "txnVersion": "For batches with transactions: the number of this write, higher than the last. "
-    "A stream has the number of its batch.",
-    "includeHeaders": "No effect, as in Spark's connector: a column headers is always written.",
+    "again.",
+    "txnVersion": "For batches with transactions: the number of this write, higher than the last.",
+    "includeHeaders": "No effect: a column headers is always written.",
 }
 """Every option but ``kafka.*``, with a line for the reader."""
 

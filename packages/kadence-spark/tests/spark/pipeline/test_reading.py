@@ -130,7 +130,7 @@ def test_triggers(text: str, ms: int) -> None:
         ('checkpoint = "checkpoint"', "", r"^1: : checkpoint is missing: The directory"),
         ("[sink]", "[sinc]", r"^23: sinc: unknown key; did you mean 'sink'\?"),
         ('topics = ["numbers", "more"]', 'topics = "numbers"', r"^6: source\.topics: 'numbers' is no list of texts"),
-        ('name = "numbers"', 'name = "7"', r"^1: name: '7' is not letters, digits, _ and -"),
+        ('name = "numbers"', 'name = "7"', r"^1: name: '7' is not a letter, then letters, digits, _ and -"),
         ('name = "numbers"', 'name = "n"\ntrigger = "10s"', r'^2: trigger: \'10s\' is not "available-now", or a time'),
         ('path = "table"', "path = 7", r"^24: sink\.path: 7 is not a text"),
         ('path = "table"', 'path = " "', r"^24: sink\.path: is empty"),
