@@ -120,6 +120,29 @@ def test_rebalances_of_long_ago_do_not_count() -> None:
     assert reasons(watch) == []
 
 
+def test_a_long_look_sees_a_loop_of_minutes() -> None:
+    """A member that works for six minutes is out of the group for one of them, with ``--for 600``."""
+    watch = Watch("report", patience_ms=600_000)
+    partitions = {tp(0): PartitionLook(7, 0, 7, 7)}
+    for second in range(0, 601, 10):
+        is_there = (second + 180) % 360 < 300
+        who = (owner("a", 0), owner("b")) if is_there else (owner("a", 0),)
+        about = ConsumerGroupDescription(
+            "report",
+            "Stable",
+            "consumer",
+            "consumer",
+            "uniform",
+            1,
+            who,
+            (second + 180) // 360 * 2 + (not is_there),
+        )
+        watch.add(Look(about, partitions), second * 1000, second)
+    (found,) = reasons(watch)
+    assert (found.reason, found.harm) == ("rebalance-loop", Harm.SLOWS)
+    assert "in 10m" in found.says
+
+
 def described(state: str, *members: MemberDescription, epoch: int | None = None) -> ConsumerGroupDescription:
     kind = "classic" if epoch is None else "consumer"
     return ConsumerGroupDescription("report", state, kind, "consumer", "range", 1, members, epoch)

@@ -18,7 +18,7 @@ PATIENCE_MS: Final = 12_000
 """Consumers commit every 5 s by default, so moving offsets have moved twice by then."""
 
 RECENT_MS: Final = 300_000
-"""How long a rebalance counts as recent."""
+"""How long a rebalance counts as recent, at least: in a longer look as long as that."""
 
 SETTLED: Final = frozenset({"Stable", "Empty", "Dead"})
 """States without a rebalance."""
@@ -55,6 +55,8 @@ class Watch:
         self.latest: Look | None = None
         self.history = GroupHistory(group)
         self._patience_ms = PATIENCE_MS if patience_ms is None else patience_ms
+        # A member that works longer than max.poll.interval.ms, 5 minutes by default, comes and goes that rarely.
+        self._recent_ms = max(RECENT_MS, self._patience_ms)
         self._now = 0
         self._partitions: Mapping[TopicPartition, PartitionLook] = {}
         self._moves: deque[Move] = deque()
@@ -145,7 +147,7 @@ class Watch:
             new = {each.member_id: each for each in group.members}
             self._moves.extend(Move(now, "left", named(old[key])) for key in old.keys() - new.keys())
             self._moves.extend(Move(now, "joined", named(new[key])) for key in new.keys() - old.keys())
-        recent = now - RECENT_MS
+        recent = now - self._recent_ms
         while self._moves and self._moves[0].at < recent:
             self._moves.popleft()
         while self._rebalances and self._rebalances[0] < recent:
@@ -194,7 +196,7 @@ class Watch:
     @property
     def recent_ms(self) -> int:
         """The time that `joined`, `left`, `rebalances` and `looks` cover (ms)."""
-        return min(self.span_ms, RECENT_MS)
+        return min(self.span_ms, self._recent_ms)
 
     @property
     def rebalances(self) -> int:
@@ -257,7 +259,7 @@ class Watch:
     @property
     def began_unsettled(self) -> bool:
         """Whether the first look saw a rebalance that had begun before."""
-        return self._began_unsettled and self.span_ms <= RECENT_MS
+        return self._began_unsettled and self.span_ms <= self._recent_ms
 
     def stands_for(self, tp: TopicPartition) -> int:
         """How long the committed offset has not moved, since the first look (ms)."""

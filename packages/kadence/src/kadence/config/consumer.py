@@ -196,7 +196,7 @@ class ConsumerConfig(ClientConfig):
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What the consumer does with a record that a deserialiser refuses. raise: each poll raises until you seek "
+        "What the consumer does with a record that a deserialiser refuses. raise: polls raise until you seek "
         "past it. skip: the record is logged, counted and skipped. dead-letter: the consumer writes it to "
         "dead.letter.topic.",
         choices=("raise", "skip", "dead-letter"),

@@ -171,7 +171,7 @@ class SerializationError(LocalError):
 
 
 class RecordDeserializationError(SerializationError):
-    """A deserialiser refused a record; its exception is the cause. Every poll raises it until you seek past the record.
+    """A deserialiser refused a record; its exception is the cause. Polls raise it until you seek past the record.
 
     Attributes:
         partition: the record's partition. offset: its offset; ``seek(partition, offset + 1)`` skips the record.

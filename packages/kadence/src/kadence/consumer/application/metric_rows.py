@@ -431,7 +431,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     yield Row(
         "not-fetched-seconds",
-        "For how long the partition has returned nothing, as not_fetched() says; 0 when it is read",
+        "For how long the partition has not been read, as not_fetched() says; 0 when it is read",
         seconds,
     )
     yield Row(

@@ -5,7 +5,7 @@ still raw, and moves their index past those that were returned or skipped. So co
 record behave as documented (A4), and records that a poll could not return are decoded again by the next one. Polls that
 are steps call the same decoder, and leave refused records to this.
 
-raise        the records before a bad one are returned; then each poll raises, until the application seeks past it
+raise        the records before a bad one are returned; then polls raise, until the application seeks past it
 skip         it is counted, logged and skipped
 dead-letter  it goes to another topic; no record of its partition after it is returned before that is acknowledged
 
