@@ -49,8 +49,7 @@ def configuration() -> str:
         NOTE,
         (
             "Settings have Kafka's names. Give them in a dictionary, as keywords in snake_case, or both: "
-            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, and the error suggests '
-            "the nearest one."
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, with advice.'
         ),
         "## Every client",
         key_table(config.keys(config.ClientConfig)),

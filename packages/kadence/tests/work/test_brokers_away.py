@@ -82,3 +82,27 @@ def test_a_topic_that_is_missing_is_told_once_they_are_there(cluster: VirtualClu
     with pytest.raises(ConfigError, match="the cluster has no topic 'nowhere'"):
         call.result()
     consumer.close()
+
+
+def test_the_last_transaction_does_not_outlast_the_grace_period(cluster: VirtualCluster) -> None:
+    cluster.produce("t", 3, partitions=1)
+    consumer = cluster.consumer(
+        group_id="g",
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        auto_commit_interval_ms=600_000,
+    )
+    handled = []
+
+    async def handle(record: Record[Any, Any]) -> None:
+        handled.append(record.offset)
+
+    consumer.subscribe("t")
+    call = consumer.begin("process", handle, transactional_id="worker-1")
+    cluster.until(lambda: len(handled) == 3)
+    cluster.virtual_broker.stop_node(1)
+    began = cluster.simulation.scheduler.now_ms()
+    consumer._client.stop(grace=6)
+    cluster.until(call.done)
+    assert cluster.simulation.scheduler.now_ms() - began < 6_000
+    consumer.close(1)

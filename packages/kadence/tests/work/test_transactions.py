@@ -569,6 +569,7 @@ def by_hand(subject: Mock) -> TransactionalProcessing:
         changed=Mock(),
         caller=Mock(),
         renew=Mock(),
+        waits_end=lambda: 0,
         refresh=Mock(),
     )
 

@@ -119,11 +119,13 @@ class ProducerConfig(ClientConfig):
         "rounded up to whole ms.",
         low=0,
     )
-    batch_size: int = key("int", 1_000_000, "The most bytes of one batch before compression.", low=1)
+    batch_size: int = key(
+        "int", 1_000_000, "The most bytes of several records in one batch, before compression.", low=1
+    )
     buffer_memory: int = key(
         "int",
         33_554_432,
-        "The most bytes of records that wait to be sent or acknowledged. send() blocks while they are more.",
+        "The most bytes of records that wait to be sent or acknowledged. Then send() waits.",
         low=1,
     )
     metadata_max_idle_ms: int = key(
@@ -133,10 +135,10 @@ class ProducerConfig(ClientConfig):
         low=5_000,
         since="KIP-526",
     )
-    max_block_ms: int = key(
-        "int", 60_000, "How long send() may wait for memory or for a topic's metadata.", low=0
+    max_block_ms: int = key("int", 60_000, "How long send() and calls of transactions may wait.", low=0)
+    max_request_size: int = key(
+        "int", 1_048_576, "The most bytes of one record, and of several batches in one request.", low=1
     )
-    max_request_size: int = key("int", 1_048_576, "The most bytes of one record, and of one request.", low=1)
     delivery_timeout_ms: int = key(
         "int",
         120_000,

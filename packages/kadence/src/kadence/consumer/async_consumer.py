@@ -536,7 +536,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 such as ``"orders-worker-1"``. What handlers return, dead letters, retry records and the offsets
                 are then committed in transactions: a consumer with isolation.level=read_committed sees the outputs of
                 each record exactly once. The consumer needs isolation.level=read_committed itself. A transaction is
-                committed every ``auto.commit.interval.ms``, or earlier when no record that was read ahead is left.
+                committed every ``auto.commit.interval.ms``, or earlier if half of what may be read ahead waits for it.
 
         Returns:
             How many records this call has done, retried and given up, how many came again that had been done before,

@@ -76,19 +76,18 @@ class ProducerSettings(ClientSettings, total=False):
     is rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
-    """The most bytes of one batch before compression. Default: 1000000."""
+    """The most bytes of several records in one batch, before compression. Default: 1000000."""
     buffer_memory: int | str
-    """The most bytes of records that wait to be sent or acknowledged. send() blocks while they are more.
-    Default: 33554432.
+    """The most bytes of records that wait to be sent or acknowledged. Then send() waits. Default: 33554432.
     """
     metadata_max_idle_ms: int | str
     """The producer stops refreshing the metadata of a topic to which nothing was sent for this long. Default:
     300000.
     """
     max_block_ms: int | str
-    """How long send() may wait for memory or for a topic's metadata. Default: 60000."""
+    """How long send() and calls of transactions may wait. Default: 60000."""
     max_request_size: int | str
-    """The most bytes of one record, and of one request. Default: 1048576."""
+    """The most bytes of one record, and of several batches in one request. Default: 1048576."""
     delivery_timeout_ms: int | str
     """A record fails when the broker has not acknowledged it within this time. When it is not set, it is at
     least linger.ms plus request.timeout.ms. When both it and request.timeout.ms are set, it must be at

@@ -92,6 +92,9 @@ class Insides(Reading, Protocol):
     @property
     def reads_committed(self) -> bool: ...
     def new_producer(self, transactional_id: str | None = None) -> Any: ...
+    def waits_end(self) -> int:
+        """The time (ms) until which calls may wait for brokers: FOREVER without a grace period of ``stop``."""
+
     def renew_identity(self) -> bool:
         """Update `group_metadata` to the present identity, as a poll does. False: a poll must report a loss first."""
 
@@ -206,6 +209,7 @@ class _Work:
                 changed=changed,
                 caller=inside.aside.caller("kadence-work-transactions"),
                 renew=inside.renew_identity,
+                waits_end=inside.waits_end,
                 refresh=inside.refresh_metadata,
             )
             self.processing = processing

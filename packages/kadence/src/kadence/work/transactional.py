@@ -156,6 +156,7 @@ class TransactionalProcessing(Processing):
     Args:
         make: makes the producer. changed: as of the desk. caller: makes the calls of transactions.
         renew: updates the consumer's group metadata, as a poll does. False: it has lost its partitions.
+        waits_end: the time (ms) until which calls may wait for brokers (H10).
         refresh: requests a metadata update. Others: as of `Processing`.
     """
 
@@ -169,10 +170,12 @@ class TransactionalProcessing(Processing):
         changed: Callable[[], None],
         caller: Caller,
         renew: Callable[[], bool],
+        waits_end: Callable[[], int],
         refresh: Callable[[], None],
     ) -> None:
         super().__init__(*arguments)
         self._renew = renew
+        self._waits_end = waits_end
         self._refresh = refresh
         self.transactions = Transactions(
             make, self._round_ended, self._failed, self._counted, changed, caller, self._clock
@@ -314,7 +317,7 @@ class TransactionalProcessing(Processing):
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
         """Commit all finished records. Wait for the present round, too: it may have records of these partitions."""
         transactions, clock, desk = self.transactions, self._clock, self._desk
-        until = add_ms(clock.now_ms(), max(self._settings.drain_ms, _LAST_MS))
+        until = min(add_ms(clock.now_ms(), max(self._settings.drain_ms, _LAST_MS)), self._waits_end())
         self._last_error = None
         self._not_before = 0
         try:

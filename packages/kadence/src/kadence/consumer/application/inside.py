@@ -17,7 +17,7 @@ from kadence.consumer.fetch.dead_letters import LetterProducers
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
-from kadence.errors import ConcurrentAccessError
+from kadence.errors import ClosedError, ConcurrentAccessError
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, PartitionInfo, ReadOffset, TopicPartition
 from kadence.work.desk import Desk
@@ -239,6 +239,13 @@ class Inside:
         if transactional_id is not None:
             self._shared_state.is_transactional = True
         return self._producers(self._core.config, transactional_id)
+
+    def waits_end(self) -> int:
+        now = self.clock.now_ms()
+        try:
+            return self._core.exchange.grace.wait_until(now)
+        except ClosedError:
+            return now
 
     def renew_identity(self) -> bool:
         exchange = self._core.exchange
