@@ -150,6 +150,21 @@ def test_a_record_that_is_renewed_behind_later_steps_comes_back_as_it_was(
     assert next(records) == seen[place]
 
 
+@pytest.mark.parametrize("settings", [{}, {"max.poll.records": 1}])
+def test_a1_a_poll_of_one_returns_one_though_steps_may_follow_it(
+    make: Callable[..., Made], settings: dict[str, Any]
+) -> None:
+    consumer, network = make({**EXPLICIT, **settings})
+    network.gathers = True
+    network.put(20)
+    seen = []
+    for _ in range(20):
+        records = consumer.poll() if settings else consumer.poll(max_records=1)
+        seen.append([each.offset for each in records])
+        consumer.acknowledge(records)
+    assert seen == [[offset] for offset in range(20)]
+
+
 @pytest.mark.parametrize("end", ["close", "unsubscribe"])
 def test_the_end_sends_what_was_said_and_nothing_of_those_that_follow(explicit: Made, end: str) -> None:
     consumer, network = explicit

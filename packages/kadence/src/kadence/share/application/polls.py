@@ -83,7 +83,7 @@ class SharePolls:
 
     # ------------------------------------------------------------ polls
 
-    def poll_buffered(self, limit: int) -> list[Chunk] | None:
+    def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
         """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do.
 
         One that returns a single record arms the steps.
@@ -117,9 +117,11 @@ class SharePolls:
         self._leave_said()
         chunks = self._take(limit, decodes=True)
         self._has_begun = not chunks
+        # First: a chunk that steps follow gets what they may return, too.
+        found = as_pairs(chunks)
         if limit == 1 and not self.is_working:
             self._arm()
-        return chunks or None
+        return found or None
 
     def poll(
         self, deadline: int, limit: int, *, decodes: bool = True, columns: Collection[str] | None = None
