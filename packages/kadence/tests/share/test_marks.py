@@ -238,6 +238,27 @@ def test_ctrl_c_at_any_line_of_a_poll_lets_nothing_be_said_of_what_it_did_not_re
     assert at > 20
 
 
+def test_ctrl_c_at_any_line_of_another_word_leaves_the_counts_right(make: Callable[..., Made]) -> None:
+    at, happened = 0, True
+    while happened:
+        at += 1
+        consumer, network = make({"share.acknowledgement.mode": "explicit"})
+        network.put(6)
+        records = list(consumer.poll())
+        consumer.acknowledge(records)
+        interruption = Interruption(at)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            consumer.acknowledge(records[3:], AcknowledgeType.REJECT)
+        happened = interruption.happened
+        holding = consumer._core.holding
+        assert (holding.marks.unsaid, holding.said_count()) == (0, 6), interruption.where
+        consumer.commit()
+        assert not holding.has_said, interruption.where
+        said = [offset for _, first, last, _ in network.taken() for offset in range(first, last + 1)]
+        assert said == list(range(6)), interruption.where
+    assert at > 20
+
+
 def test_another_thread_is_refused_by_a_consumer_of_asyncio(monkeypatch: pytest.MonkeyPatch) -> None:
     network = HandNetwork()
     monkeypatch.setattr(async_share_consumer, "network_side", lambda config, around: (network.state, network))

@@ -39,6 +39,7 @@ cdef class Marks:
     cdef public dict settled
     cdef public Py_ssize_t count
     cdef public Py_ssize_t renewing
+    cdef public Py_ssize_t renewed
     cdef public kd_shared_bool gives_back
     cdef public kd_shared_bool says_renew
     cdef public Py_ssize_t unsaid
@@ -53,12 +54,15 @@ cdef class Marks:
     cdef DecodedRecords _ahead
     cdef Chunk _followed
     cdef Py_ssize_t _base
+    cdef void _count(self, long long state, Py_ssize_t sign) noexcept
     cdef bint _say(self, object record, long long kind) except -1
     cdef bint _say_behind_step(self, DecodedRecords ahead, object record, long long kind) except -1
 
 cdef bint is_one(object record, object kept) noexcept
 
 cdef int _UNSAID
+cdef int _RENEWING
+cdef int _RENEWED
 cdef int _GONE
 cdef int _ACCEPT
 cdef int _RENEW

@@ -69,7 +69,6 @@ class Holding:
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self.marks = Marks()
-        self._renewed = 0
 
     # ------------------------------------------------------------ what polls return
 
@@ -105,23 +104,14 @@ class Holding:
             if (found := held.find(offset)) is None:
                 continue
             chunk, place = found
-            if place < 0:
-                del chunk.bad[offset]
-                self.marks.said -= 1
-            else:
-                self._leaves(chunk.states[place])
-                chunk.states[place] = GONE
+            self._goes(chunk, offset, place)
 
-    def _leaves(self, state: int) -> None:
-        """A record is not in this state any more."""
-        if state == UNSAID:
-            self.marks.unsaid -= 1
-        elif state == RENEWING:
-            self.marks.renewing -= 1
-        elif state == RENEWED:
-            self._renewed -= 1
-        elif state != GONE:
-            self.marks.said -= 1
+    def _goes(self, chunk: Chunk, offset: int, place: int) -> None:
+        """A record is not held any more; ``place`` as of `_Partition.find`."""
+        if place < 0:
+            self.marks.turn_bad(chunk, offset, None)
+        else:
+            self.marks.turn(chunk, place, place + 1, GONE)
 
     def take_back(self, chunks: Sequence[Chunk]) -> None:
         """The poll that was to return these did not."""
@@ -129,9 +119,7 @@ class Holding:
             self._returned = [each for each in self._returned if not any(each is chunk for chunk in chunks)]
             return
         for chunk in chunks:
-            for state in bytes(chunk.states):
-                self._leaves(state)
-            chunk.set(0, len(chunk.states), GONE)
+            self.marks.turn(chunk, 0, len(chunk.states), GONE)
             held = self._of(chunk.partition)
             held.chunks = [each for each in held.chunks if each.is_held]
 
@@ -241,21 +229,10 @@ class Holding:
         """Say this of chunks from a place to an end; of a bad record, by its offset, where the place is below 0."""
         for chunk, place, end in found:
             if place < 0:
-                chunk.bad[end] = kind
+                self.marks.turn_bad(chunk, end, kind)
             else:
-                self._say(chunk, place, end, kind)
-
-    def _say(self, chunk: Chunk, start: int, end: int, kind: int) -> None:
-        """Say this of the records of a chunk at these places."""
-        if chunk.states.count(UNSAID, start, end) == end - start:
-            self.marks.unsaid -= end - start
-        else:
-            for state in bytes(chunk.states[start:end]):
-                self._leaves(state)
-        chunk.set(start, end, kind)
-        self.marks.said += end - start
-        self.marks.says_renew = self.marks.says_renew or kind == _RENEW
-        self.marks.move(chunk, end)
+                self.marks.turn(chunk, place, end, kind)
+                self.marks.move(chunk, end)
 
     def _find(self, topic: str, partition: int, offset: int, kind: int) -> tuple[Chunk, int]:
         """Whose record it is, of which this is to be said, and its place there; below 0: it is a bad one."""
@@ -290,15 +267,9 @@ class Holding:
         held = self._of(chunk.partition)
         if offset < held.end and (found := held.find(offset)) is not None:
             before, place = found
-            if place < 0:
-                del before.bad[offset]
-                self.marks.said -= 1
-            else:
-                self._leaves(before.states[place])
-                before.states[place] = GONE
-        chunk.bad[offset] = kind
+            self._goes(before, offset, place)
         self._add(held, chunk, offset)
-        self.marks.said += 1
+        self.marks.turn_bad(chunk, offset, kind)
 
     @property
     def has_said(self) -> bool:
@@ -324,8 +295,8 @@ class Holding:
         """
         marks = self.marks
         while True:
-            words = Words(marks.settled, marks.count)
-            if not settled_only and marks.said:
+            words = Words(marks.settled, marks.count, 0 if settled_only else marks.said)
+            if words.said:
                 for held in tuple(self._partitions.values()):
                     for chunk in held.chunks:
                         words.add(chunk)
@@ -341,7 +312,7 @@ class Holding:
     @property
     def renews(self) -> bool:
         """Whether records are to be renewed, or were: a poll returns these alone."""
-        return self.marks.says_renew or self.marks.renewing > 0 or self._renewed > 0
+        return self.marks.says_renew or self.marks.renewing > 0 or self.marks.renewed > 0
 
     def ended(self, ended: Ended) -> None:
         """Acknowledgements of a fetch have ended. Told twice of the same, it does nothing the second time."""
@@ -356,13 +327,11 @@ class Holding:
                 offset = chunk.offset(place)
                 if not any(first <= offset <= last for first, last, _ in renewals):
                     continue
-                self.marks.renewing -= 1
                 if ended.error is None:
-                    chunk.states[place] = RENEWED
-                    self._renewed += 1
+                    self.marks.turn(chunk, place, place + 1, RENEWED)
                 else:
                     # It comes again as another delivery.
-                    chunk.states[place] = GONE
+                    self.marks.turn(chunk, place, place + 1, GONE)
                     if ended.fetch.void is None and not isinstance(ended.error, InvalidRecordStateError):
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
@@ -370,16 +339,14 @@ class Holding:
     def take_renewed(self, limit: int) -> list[Chunk]:
         """Up to ``limit`` renewed records, to be returned again."""
         found: list[Chunk] = []
-        for held in self._partitions.values() if self._renewed else ():
+        for held in self._partitions.values() if self.marks.renewed else ():
             renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
             renewed.sort(key=lambda each: each[0].offset(each[1]))
             for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:
                     found.append(Chunk(chunk.fetch, chunk.partition, []))
                 found[-1].records.append(chunk.record(place))
-                chunk.states[place] = UNSAID
-                self._renewed -= 1
-                self.marks.unsaid += 1
+                self.marks.turn(chunk, place, place + 1, UNSAID)
                 limit -= 1
         return found
 
@@ -392,9 +359,7 @@ class Holding:
                     continue
                 holder, place = found
                 if place >= 0 and holder.states[place] == UNSAID:
-                    holder.states[place] = RENEWED
-                    self._renewed += 1
-                    self.marks.unsaid -= 1
+                    self.marks.turn(holder, place, place + 1, RENEWED)
 
     # ------------------------------------------------------------ all of it
 
@@ -425,7 +390,7 @@ class Holding:
         marks = self.marks
         marks.settled = {}
         marks.move(None)
-        marks.unsaid = marks.said = marks.renewing = marks.count = self._renewed = 0
+        marks.unsaid = marks.said = marks.renewing = marks.renewed = marks.count = 0
 
     def _of(self, partition: TopicPartition) -> _Partition:
         key = (partition.topic, partition.partition)
