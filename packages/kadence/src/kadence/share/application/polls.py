@@ -1,7 +1,7 @@
 """Polls of one share consumer, as generators of waits: events and acknowledgements first, then records (KIP-932).
 
 Application side. What is said of records leaves with the next fetch, or by itself when there is none to be. A poll that
-waits wakes the network thread for it; one that finds records leaves it to be found there (`ShareState.say`).
+waits wakes the network thread for it; one that finds records leaves it to be found there (`ShareState.said`).
 """
 
 from __future__ import annotations
