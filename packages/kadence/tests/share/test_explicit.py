@@ -9,7 +9,12 @@ import pytest
 from tests.worlds.queue import ACCEPT, REJECT, RELEASE, RENEW, HandNetwork
 
 from kadence import AcknowledgeType, Record, ShareConsumer, TopicPartition
-from kadence.errors import IllegalStateError, InvalidRecordStateError, KafkaTimeoutError
+from kadence.errors import (
+    IllegalStateError,
+    InvalidRecordStateError,
+    KafkaTimeoutError,
+    RecordDeserializationError,
+)
 
 Made = tuple[ShareConsumer[Any, Any], HandNetwork]
 
@@ -237,3 +242,26 @@ def test_ctrl_c_while_a_poll_waits_for_a_renewal_brings_nothing_back_that_was_re
     consumer.acknowledge(renewed)
     assert not consumer.poll()
     assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 1, 1, RENEW), ("jobs", 1, 1, ACCEPT)]
+
+
+def test_a_record_before_a_bad_one_of_the_same_poll_is_held_once(make: Callable[..., Made]) -> None:
+    def value_of(data: bytes) -> str:
+        if data == b"v4":
+            raise ValueError("bad")
+        return data.decode()
+
+    consumer, network = make({"share.acknowledgement.mode": "explicit"}, value_deserializer=value_of)
+    network.put(3)
+    network.put(3, first=3)
+    records = list(consumer.poll())
+    assert [each.offset for each in records] == [0, 1, 2, 3]
+    assert consumer._core.holding.in_hand()[0] == 4
+    consumer.acknowledge(records[:3])
+    consumer.acknowledge(records[3], AcknowledgeType.RENEW)
+    [again] = consumer.poll(1)
+    assert again == records[3]
+    consumer.acknowledge(again)
+    with pytest.raises(RecordDeserializationError):
+        consumer.poll()
+    [last] = consumer.poll()
+    assert last.offset == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -151,7 +152,9 @@ class Run:
             for offset, (chunk, state) in self.model.held.items()
             if isinstance(state, int)
         }
-        sent = self.holding.outgoing()
+        queue: deque[Any] = deque()
+        self.holding.hand_over(queue)
+        [sent] = queue
         for ranges in sent.values():
             assert list(ranges) == sorted(ranges)
         assert {

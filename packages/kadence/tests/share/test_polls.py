@@ -376,7 +376,7 @@ def test_a_poll_that_does_not_return_gives_its_records_to_the_next_one(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("kadence.share.application.calls._records", interrupted)
+        patched.setattr("kadence.share.application.calls.Records", interrupted)
         with pytest.raises(KeyboardInterrupt):
             consumer.poll(max_records=2)
     assert offsets(consumer.poll(max_records=3)) == [1, 2, 3]

@@ -250,10 +250,9 @@ def test_a_deserialiser_that_polls_inside_a_step_is_refused(make: Callable[..., 
 # ------------------------------------------------------------ interruptions, threads and tasks
 
 
-def test_ctrl_c_at_any_line_of_a_step_loses_no_record_and_accepts_none_twice_or_too_early(
+def test_ctrl_c_at_any_line_of_a_step_loses_no_record_and_accepts_each_once_and_none_too_early(
     make: Callable[..., Made],
 ) -> None:
-    """What is accepted may be lost on its way: such records are delivered again."""
     at, happened = 0, True
     while happened:
         at += 1
@@ -277,8 +276,7 @@ def test_ctrl_c_at_any_line_of_a_step_loses_no_record_and_accepts_none_twice_or_
         seen += offsets(records, 30 - len(seen))
         assert seen == list(range(30)), interruption.where
         said += accepted(network)
-        assert len(said) == len(set(said)), interruption.where
-        assert set(said) <= set(range(29)), interruption.where
+        assert sorted(said) == list(range(29)), interruption.where
     assert at > 20
 
 

@@ -277,9 +277,13 @@ class ClientState:
     # -- application thread
 
     def send(self, event: ApplicationEvent) -> None:
+        self.send_by(lambda to: to.append(event))
+
+    def send_by(self, hand_over: Callable[[deque[ApplicationEvent]], None]) -> None:
+        """Send the event that this appends."""
         self.measures.application_events.put(self.clock.now_ms())
         try:
-            self.application_events.append(event)
+            hand_over(self.application_events)
         finally:
             # Ctrl-C in between must not leave the event unseen until something else wakes the network thread.
             self.wake()

@@ -35,7 +35,7 @@ class Sending(enum.IntEnum):
     """commit(): the same, and the event is answered, when all that was said before has ended, too."""
     WITH_FETCH = 3
     """A poll's: with the next fetch, or in a request of their own where nothing is to be fetched. Polls hand them over
-    by `ShareState.say`, if none of them is a renewal."""
+    in `ShareState.said`, if none of them is a renewal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ class ShareState(ClientState):
         short_polls: how many polls were too short to wait for a fetch. Each leaves one behind, so that a loop of them
             gets records, too (application).
         resting: `stop`, or close(), was called: nothing is fetched until a poll waits again (application).
-        said: what polls have said of records, which need not leave at once (application → network, by `say`).
+        said: what polls have said of records, which need not leave at once; `look` follows it (application → network).
         looks_soon: the network thread looks there soon by itself (both).
         repeats: a fetch goes out again and again without the interpreter while a poll waits (network).
         lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
@@ -166,13 +166,17 @@ class ShareState(ClientState):
                 self.wake()
 
     def say(self, said: Said, *, wakes: bool) -> None:
-        """Say this of records, none of which is to be renewed.
+        """Say this of records, none of which is to be renewed. ``wakes``: see `look`."""
+        self.said.append(said)
+        self.look(wakes=wakes)
+
+    def look(self, *, wakes: bool) -> None:
+        """Something was said.
 
         Args:
             wakes: wake the network thread in any case; False: only if it does not look by itself soon. So a loop with
                 polls of one wakes it no more often than one with large polls, and nothing waits for the next poll.
         """
-        self.said.append(said)
         if wakes or not self.looks_soon:
             self.looks_soon = True
             self.wake()

@@ -203,9 +203,14 @@ class Exchange:
 
     def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""
+        call_id = self.expect()
+        self._client_state.send(kind(call_id, deadline, **fields))
+        return call_id
+
+    def expect(self) -> int:
+        """The id of an event that is sent now, and whose answer is looked for as that of `start`."""
         call_id = self.next_id()
         self._expected.add(call_id)
-        self._client_state.send(kind(call_id, deadline, **fields))
         return call_id
 
     def answer(self, call_id: int) -> m.Answer | None:

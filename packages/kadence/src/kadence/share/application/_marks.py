@@ -23,6 +23,7 @@ from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, runs
 
 if not cython.compiled:
     refuse(__name__)
+    from collections import deque
     from collections.abc import Callable
 
     from kadence.consumer.decoded_records import DecodedRecords
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from kadence.share.share_state import AcquiredFetch
     from kadence.types import TopicPartition
 
-__all__ = ["GONE", "RENEWED", "RENEWING", "UNSAID", "Chunk", "Marks", "neighbours"]
+__all__ = ["GONE", "RENEWED", "RENEWING", "UNSAID", "Chunk", "Marks", "Words", "neighbours"]
 
 UNSAID: Final = 0
 """States of a record beside the types: nothing is said of it;"""
@@ -47,6 +48,8 @@ GONE: Final = 7
 """it is not held any more, or another delivery of it is."""
 
 _UNSAID = UNSAID
+_RENEWING = RENEWING
+_RENEWED = RENEWED
 _GONE = GONE
 _ACCEPT = AcknowledgeType.ACCEPT.value
 _RENEW = AcknowledgeType.RENEW.value
@@ -211,10 +214,6 @@ class Chunk:
             return [Acknowledged(self.first + start, self.first + end - 1, kind)]
         return runs(self.records[start:end], kind)
 
-    def set(self, start: int, end: int, state: int) -> None:
-        """Give the records at these places a state."""
-        self.states[start:end] = bytes((state,)) * (end - start)
-
     @property
     def is_held(self) -> bool:
         """Whether something of it is held."""
@@ -240,10 +239,72 @@ def neighbours(offsets: list[int]) -> list[tuple[int, int]]:
 
 @cython.final
 @cython.cclass
+class Words:
+    """All that is to be sent, as somebody has looked at it: see `Marks.hand_over`.
+
+    Attributes:
+        fetches: what is said of the offsets of each fetch. settled, count: as of `Marks`, then. said: the same; 0 if
+            only what was settled is to be sent. renews: of how many records it is a renewal.
+    """
+
+    def __init__(self, settled: dict[AcquiredFetch, list[Acknowledged]], count: int, said: int) -> None:
+        self.fetches: dict[AcquiredFetch, Any] = {fetch: list(ranges) for fetch, ranges in settled.items()}
+        self.settled = settled
+        self.count = count
+        self.said = said
+        self.renews = 0
+        self._looked: list[tuple[Chunk, bytearray, bytearray, dict[int, int]]] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """What is said of the records of a chunk, too."""
+        found = chunk.said()
+        bad = dict(chunk.bad)
+        ranges = [Acknowledged(offset, offset, kind) for offset, kind in bad.items()]
+        before = bytearray(chunk.states)
+        after = bytearray(before)
+        for start, end, kind in found:
+            ranges += chunk.ranges(start, end, kind)
+            if kind == _RENEW:
+                self.renews += end - start
+            after[start:end] = bytes((RENEWING if kind == _RENEW else _GONE,)) * (end - start)
+        if ranges:
+            self.fetches.setdefault(chunk.fetch, []).extend(ranges)
+            self._looked.append((chunk, before, after, bad))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def stands(self, marks: Marks) -> cython.bint:
+        """Whether nothing was said, or sent, since."""
+        if self.settled is not marks.settled or self.count != marks.count:
+            return False
+        if self.said and self.said != marks.said:
+            return False
+        for entry in self._looked:
+            chunk: Chunk = entry[0]
+            if chunk.states != entry[1] or chunk.bad != entry[3]:
+                return False
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def count_as_sent(self) -> cython.bint:
+        for entry in self._looked:
+            chunk: Chunk = entry[0]
+            chunk.states = entry[2]
+            chunk.bad = {}
+        return True
+
+
+@cython.final
+@cython.cclass
 class Marks:
     """See the top of the file.
 
     Attributes:
+        settled: what is to be sent beside what the application says: gaps, bad records, and what implicit polls accept.
+        count: of how many offsets that is. gives_back: some of it is released or rejected.
+        says_renew: some of what is said, and not sent, is a renewal. renewing: how many renewals were sent, and have
+            not ended. renewed: how many records are to be returned again.
         unsaid: of how many records nothing is said. said: of how many something is said, and not sent.
         calls: how many calls of the application's callback are under way: inside them nothing may be said.
         is_open: whether anything is noted here.
@@ -251,6 +312,9 @@ class Marks:
 
     def __init__(self) -> None:
         self.unsaid = self.said = self.calls = 0
+        self.settled: dict[AcquiredFetch, list[Acknowledged]] = {}
+        self.count = self.renewing = self.renewed = 0
+        self.gives_back = self.says_renew = False
         self.is_open = False
         self._thread = 0
         self._chunk: Chunk | None = None
@@ -318,6 +382,63 @@ class Marks:
         """The caller goes on with what is said: nothing is noted from now on."""
         with cython.critical_section(self):
             self.is_open = False
+
+    def turn(
+        self, chunk: Chunk, start: cython.Py_ssize_t, end: cython.Py_ssize_t, state: cython.longlong
+    ) -> None:
+        """Give the records of a chunk at these places a state, and count them so: Ctrl-C does not come between."""
+        with cython.critical_section(self):
+            states: bytearray = chunk.states
+            place: cython.Py_ssize_t
+            for place in range(start, end):
+                self._count(states[place], -1)
+                self._count(state, 1)
+                states[place] = state
+            if state == _RENEW:
+                self.says_renew = True
+
+    def turn_bad(self, chunk: Chunk, offset: int, kind: int | None) -> None:
+        """The same of a bad record. None: it is not held any more."""
+        with cython.critical_section(self):
+            if offset in chunk.bad:
+                del chunk.bad[offset]
+                self.said -= 1
+            if kind is not None:
+                chunk.bad[offset] = kind
+                self.said += 1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _count(self, state: cython.longlong, sign: cython.Py_ssize_t) -> cython.void:
+        if state == _UNSAID:
+            self.unsaid += sign
+        elif state == _RENEWING:
+            self.renewing += sign
+        elif state == _RENEWED:
+            self.renewed += sign
+        elif state != _GONE:
+            self.said += sign
+
+    def hand_over(self, words: Words, to: deque[Any], what: object) -> bool:
+        """Append these to what the network thread takes up, and count them as sent. False: others were said meanwhile.
+
+        What is compiled cannot be interrupted: neither Ctrl-C nor a call of a signal handler comes between the two, so
+        nothing is lost on its way, and nothing is said twice.
+        """
+        with cython.critical_section(self):
+            if not words.stands(self):
+                return False
+            words.count_as_sent()
+            self.settled = {}
+            self.count = 0
+            self.gives_back = False
+            if words.said:
+                self.said = 0
+                self.says_renew = False
+                self.renewing += words.renews
+                self._chunk = None
+            to.append(what)
+        return True
 
     def say(self, record: Any, place: tuple[Any, ...], kind: Any) -> bool:
         """Note a word on a record that nothing was said of. False: nothing is noted, and the consumer is to be asked.
@@ -389,6 +510,8 @@ class Marks:
         if states[at] != _UNSAID and states[at] != _GONE:
             return False
         states[at] = kind
+        # Should it be renewed behind other steps, the application gets it again, with what deserialisers made of it.
+        chunk.records[at] = cython.cast(Record, record)
         self.unsaid -= 1
         self.said += 1
         # The last one of a fetch is no step: see `fetch._steps`.

@@ -19,8 +19,8 @@ from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.metrics import MetricName
 from kadence.records import ALL_COLUMNS, Record
 from kadence.share.acknowledgements import AcknowledgeType
-from kadence.share.application._marks import Chunk
 from kadence.share.application.core import ShareCore
+from kadence.share.application.polls import as_pairs
 from kadence.share.share_state import ShareState
 from kadence.types import TopicPartition
 
@@ -88,13 +88,13 @@ class ShareCalls(ClientCalls):
         limit = cap(max_records, self._config.max_poll_records)
         if (decoding := core.buffer.decoding) is not None:
             decoding.until = self._until(timeout)
-        chunks = core.polls.poll_buffered(limit)
-        return None if chunks is None else _records(chunks)
+        found = core.polls.poll_buffered(limit)
+        return None if found is None else Records(found)
 
     def poll(self, timeout: Seconds, max_records: int | None) -> Waits[Records[Any, Any]]:
         self._look_at_unit(timeout)
         limit = cap(max_records, self._config.max_poll_records)
-        return _records((yield from self._core.polls.poll(self._until(timeout), limit)))
+        return Records(as_pairs((yield from self._core.polls.poll(self._until(timeout), limit))))
 
     def poll_arrow(
         self, timeout: Seconds, max_records: int | None, headers: bool, columns: Sequence[str] | None
@@ -195,10 +195,6 @@ class ShareCalls(ClientCalls):
     def describe(self, kind: str) -> str:
         """One line of state, for the repr."""
         return self._described(kind, len(self._shared_state.assignment))
-
-
-def _records(chunks: list[Chunk]) -> Records[Any, Any]:
-    return Records([(chunk.partition, chunk.records) for chunk in chunks])
 
 
 def _type_of(place: tuple[Any, ...], kind: AcknowledgeType | None) -> int:

@@ -115,9 +115,8 @@ class ShareCore(ClientCore):
         self.exchange.ready()
         self.exchange.raise_wakeup()
         # From here on nothing is raised before it is sent: what was taken for it would be lost.
-        call_id = self.exchange.start(
-            Acknowledge, deadline, fetches=self.holding.outgoing(), sending=Sending.SYNC
-        )
+        call_id = self.exchange.expect()
+        self.polls.send(call_id, deadline, Sending.SYNC)
         answer = yield from self.exchange.finish(Acknowledge, call_id, deadline)
         yield from self.results.run()
         found: dict[TopicPartition, KafkaError | None] = {}

@@ -9,13 +9,14 @@ A renewed record stays held. Once the broker has renewed its lock, the next poll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined
-from kadence.share.application._marks import GONE, RENEWED, RENEWING, UNSAID, Chunk, Marks
+from kadence.share.application._marks import GONE, RENEWED, RENEWING, UNSAID, Chunk, Marks, Words
 from kadence.share.application.stepping import Stepped
 from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
@@ -57,24 +58,17 @@ class Holding:
     """Records that polls returned and that are not acknowledged.
 
     Attributes:
-        count: how many acquired offsets wait to be sent with what is said of them.
+        marks: what is said of records, and what is settled beside that.
         stepped: what steps of an iteration return since the last poll; None: there are none.
-        says_renew: some of what is said, and not sent, is a renewal. gives_back: some of what is settled, and not sent,
-            is released or rejected.
     """
 
     def __init__(self, *, is_explicit: bool) -> None:
         self.is_explicit = is_explicit
-        self.count = 0
         self.stepped: Stepped | None = None
         self._returned: list[Chunk] = []
         """In implicit mode: what polls returned that the next one accepts."""
         self._partitions: dict[tuple[str, int], _Partition] = {}
         self.marks = Marks()
-        self._renewing = self._renewed = 0
-        self.says_renew = self.gives_back = False
-        self._settled: dict[AcquiredFetch, list[Acknowledged]] = {}
-        """What is to be sent beside what the application says: gaps, bad records, and what implicit polls accept."""
 
     # ------------------------------------------------------------ what polls return
 
@@ -100,7 +94,8 @@ class Holding:
         if not held.chunks:
             held.end = 0
         held.end = max(held.end, last + 1)
-        if not held.chunks or held.chunks[-1] is not chunk:
+        # Its bad records may have come first, and other chunks of the same poll since.
+        if not (chunk.bad and any(each is chunk for each in held.chunks)):
             held.chunks.append(chunk)
 
     def _replace(self, held: _Partition, fresh: Chunk) -> None:
@@ -109,23 +104,14 @@ class Holding:
             if (found := held.find(offset)) is None:
                 continue
             chunk, place = found
-            if place < 0:
-                del chunk.bad[offset]
-                self.marks.said -= 1
-            else:
-                self._leaves(chunk.states[place])
-                chunk.states[place] = GONE
+            self._goes(chunk, offset, place)
 
-    def _leaves(self, state: int) -> None:
-        """A record is not in this state any more."""
-        if state == UNSAID:
-            self.marks.unsaid -= 1
-        elif state == RENEWING:
-            self._renewing -= 1
-        elif state == RENEWED:
-            self._renewed -= 1
-        elif state != GONE:
-            self.marks.said -= 1
+    def _goes(self, chunk: Chunk, offset: int, place: int) -> None:
+        """A record is not held any more; ``place`` as of `_Partition.find`."""
+        if place < 0:
+            self.marks.turn_bad(chunk, offset, None)
+        else:
+            self.marks.turn(chunk, place, place + 1, GONE)
 
     def take_back(self, chunks: Sequence[Chunk]) -> None:
         """The poll that was to return these did not."""
@@ -133,9 +119,7 @@ class Holding:
             self._returned = [each for each in self._returned if not any(each is chunk for chunk in chunks)]
             return
         for chunk in chunks:
-            for state in bytes(chunk.states):
-                self._leaves(state)
-            chunk.set(0, len(chunk.states), GONE)
+            self.marks.turn(chunk, 0, len(chunk.states), GONE)
             held = self._of(chunk.partition)
             held.chunks = [each for each in held.chunks if each.is_held]
 
@@ -177,14 +161,15 @@ class Holding:
         if stepped is None:
             return
         count, accepted = stepped.take_up()
-        settled, returned = self._settled, self._returned
+        marks = self.marks
+        settled, returned = marks.settled, self._returned
         if stepped.count:
             returned = [Chunk(stepped.fetch, stepped.partition, stepped.current())]
         if accepted:
             settled = {**settled, stepped.fetch: [*settled.get(stepped.fetch, ()), *accepted]}
-        count += self.count
+        count += marks.count
         # As in `accept_returned`.
-        self._settled, self._returned, self.count, self.stepped = settled, returned, count, None
+        marks.settled, self._returned, marks.count, self.stepped = settled, returned, count, None
 
     # ------------------------------------------------------------ what is said
 
@@ -192,12 +177,13 @@ class Holding:
         """In implicit mode: what polls returned is processed."""
         if not self._returned:
             return
-        settled, count = {fetch: list(ranges) for fetch, ranges in self._settled.items()}, self.count
+        marks = self.marks
+        settled, count = {fetch: list(ranges) for fetch, ranges in marks.settled.items()}, marks.count
         for chunk in self._returned:
             settled.setdefault(chunk.fetch, []).extend(chunk.accepted())
             count += chunk.count
         # No call comes between these, so neither does Ctrl-C, and nothing is accepted twice.
-        self._settled, self.count, self._returned = settled, count, []
+        marks.settled, marks.count, self._returned = settled, count, []
 
     def say(self, topic: str, partition: int, offset: int, kind: int) -> None:
         """Say what becomes of one record.
@@ -243,21 +229,10 @@ class Holding:
         """Say this of chunks from a place to an end; of a bad record, by its offset, where the place is below 0."""
         for chunk, place, end in found:
             if place < 0:
-                chunk.bad[end] = kind
+                self.marks.turn_bad(chunk, end, kind)
             else:
-                self._say(chunk, place, end, kind)
-
-    def _say(self, chunk: Chunk, start: int, end: int, kind: int) -> None:
-        """Say this of the records of a chunk at these places."""
-        if chunk.states.count(UNSAID, start, end) == end - start:
-            self.marks.unsaid -= end - start
-        else:
-            for state in bytes(chunk.states[start:end]):
-                self._leaves(state)
-        chunk.set(start, end, kind)
-        self.marks.said += end - start
-        self.says_renew = self.says_renew or kind == _RENEW
-        self.marks.move(chunk, end)
+                self.marks.turn(chunk, place, end, kind)
+                self.marks.move(chunk, end)
 
     def _find(self, topic: str, partition: int, offset: int, kind: int) -> tuple[Chunk, int]:
         """Whose record it is, of which this is to be said, and its place there; below 0: it is a bad one."""
@@ -276,11 +251,12 @@ class Holding:
 
     def settle(self, fetch: AcquiredFetch, ranges: Iterable[Acknowledged]) -> None:
         """Say something of offsets that no application sees any more."""
-        into = self._settled.setdefault(fetch, [])
+        marks = self.marks
+        into = marks.settled.setdefault(fetch, [])
         for each in ranges:
-            self.count += each.last - each.first + 1
+            marks.count += each.last - each.first + 1
             if each.type > _ACCEPT:
-                self.gives_back = True
+                marks.gives_back = True
             if into and into[-1].type == each.type and into[-1].last + 1 == each.first:
                 into[-1] = Acknowledged(into[-1].first, each.last, each.type)
             else:
@@ -291,68 +267,57 @@ class Holding:
         held = self._of(chunk.partition)
         if offset < held.end and (found := held.find(offset)) is not None:
             before, place = found
-            if place < 0:
-                del before.bad[offset]
-                self.marks.said -= 1
-            else:
-                self._leaves(before.states[place])
-                before.states[place] = GONE
-        chunk.bad[offset] = kind
+            self._goes(before, offset, place)
         self._add(held, chunk, offset)
-        self.marks.said += 1
+        self.marks.turn_bad(chunk, offset, kind)
 
     @property
     def has_said(self) -> bool:
         """Whether there is anything to send."""
-        return bool(self._settled) or self.marks.said > 0
+        return bool(self.marks.settled) or self.marks.said > 0
 
     def said_count(self) -> int:
         """Of how many offsets something is to be sent."""
-        return self.count + self.marks.said
+        return self.marks.count + self.marks.said
 
-    def settled(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
-        """What was settled, without what the application says, of which the last word counts. It counts as sent."""
-        return {fetch: tuple(joined(ranges)) for fetch, ranges in self._take_settled().items()}
+    def hand_over(
+        self,
+        to: deque[Any],
+        made: Callable[[Mapping[AcquiredFetch, tuple[Acknowledged, ...]]], object] = lambda fetches: fetches,
+        *,
+        settled_only: bool = False,
+    ) -> None:
+        """Append what is to be sent to what the network thread takes up. From now on it counts as sent.
 
-    def _take_settled(self) -> dict[AcquiredFetch, list[Acknowledged]]:
-        found, self._settled, self.count, self.gives_back = self._settled, {}, 0, False
-        return found
-
-    def outgoing(self) -> Mapping[AcquiredFetch, tuple[Acknowledged, ...]]:
-        """All that is to be sent. From now on it counts as sent."""
-        found = self._take_settled()
-        if self.marks.said:
-            self.marks.said, self.says_renew = 0, False
-            self.marks.move(None)
+        Args:
+            made: makes what is appended. It may be called more than once, should a signal handler say something.
+            settled_only: leave what the application says, of which the last word counts.
+        """
+        marks = self.marks
+        while True:
+            words = Words(marks.settled, marks.count, 0 if settled_only else marks.said)
+            if words.said:
+                for held in tuple(self._partitions.values()):
+                    for chunk in held.chunks:
+                        words.add(chunk)
+            fetches = {fetch: tuple(joined(ranges)) for fetch, ranges in words.fetches.items()}
+            if marks.hand_over(words, to, made(fetches)):
+                break
+        if words.said:
             for held in self._partitions.values():
-                for chunk in held.chunks:
-                    if ranges := self._sent(chunk):
-                        found.setdefault(chunk.fetch, []).extend(ranges)
                 held.chunks = [chunk for chunk in held.chunks if chunk.is_held]
-        return {fetch: tuple(joined(ranges)) for fetch, ranges in found.items()}
-
-    def _sent(self, chunk: Chunk) -> list[Acknowledged]:
-        """What is said of the records of a chunk is sent."""
-        ranges = [Acknowledged(offset, offset, kind) for offset, kind in chunk.bad.items()]
-        chunk.bad.clear()
-        for start, end, kind in chunk.said():
-            ranges += chunk.ranges(start, end, kind)
-            if kind == _RENEW:
-                self._renewing += end - start
-            chunk.set(start, end, RENEWING if kind == _RENEW else GONE)
-        return ranges
 
     # ------------------------------------------------------------ what became of it
 
     @property
     def renews(self) -> bool:
         """Whether records are to be renewed, or were: a poll returns these alone."""
-        return self.says_renew or self._renewing > 0 or self._renewed > 0
+        return self.marks.says_renew or self.marks.renewing > 0 or self.marks.renewed > 0
 
     def ended(self, ended: Ended) -> None:
         """Acknowledgements of a fetch have ended. Told twice of the same, it does nothing the second time."""
         held = self._partitions.get((ended.partition.topic, ended.partition.partition))
-        if held is None or not self._renewing:
+        if held is None or not self.marks.renewing:
             return
         renewals = [each for each in ended.acknowledged if each.type == _RENEW]
         for chunk in held.chunks if renewals else ():
@@ -362,13 +327,11 @@ class Holding:
                 offset = chunk.offset(place)
                 if not any(first <= offset <= last for first, last, _ in renewals):
                     continue
-                self._renewing -= 1
                 if ended.error is None:
-                    chunk.states[place] = RENEWED
-                    self._renewed += 1
+                    self.marks.turn(chunk, place, place + 1, RENEWED)
                 else:
                     # It comes again as another delivery.
-                    chunk.states[place] = GONE
+                    self.marks.turn(chunk, place, place + 1, GONE)
                     if ended.fetch.void is None and not isinstance(ended.error, InvalidRecordStateError):
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
@@ -376,16 +339,14 @@ class Holding:
     def take_renewed(self, limit: int) -> list[Chunk]:
         """Up to ``limit`` renewed records, to be returned again."""
         found: list[Chunk] = []
-        for held in self._partitions.values() if self._renewed else ():
+        for held in self._partitions.values() if self.marks.renewed else ():
             renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
             renewed.sort(key=lambda each: each[0].offset(each[1]))
             for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:
                     found.append(Chunk(chunk.fetch, chunk.partition, []))
                 found[-1].records.append(chunk.record(place))
-                chunk.states[place] = UNSAID
-                self._renewed -= 1
-                self.marks.unsaid += 1
+                self.marks.turn(chunk, place, place + 1, UNSAID)
                 limit -= 1
         return found
 
@@ -398,9 +359,7 @@ class Holding:
                     continue
                 holder, place = found
                 if place >= 0 and holder.states[place] == UNSAID:
-                    holder.states[place] = RENEWED
-                    self._renewed += 1
-                    self.marks.unsaid -= 1
+                    self.marks.turn(holder, place, place + 1, RENEWED)
 
     # ------------------------------------------------------------ all of it
 
@@ -428,9 +387,10 @@ class Holding:
         self._returned = []
         self.stepped = None
         self._partitions.clear()
-        self._settled = {}
-        self.marks.move(None)
-        self.marks.unsaid = self.marks.said = self._renewing = self._renewed = self.count = 0
+        marks = self.marks
+        marks.settled = {}
+        marks.move(None)
+        marks.unsaid = marks.said = marks.renewing = marks.renewed = marks.count = 0
 
     def _of(self, partition: TopicPartition) -> _Partition:
         key = (partition.topic, partition.partition)

@@ -1,7 +1,7 @@
 """Polls of one share consumer, as generators of waits: events and acknowledgements first, then records (KIP-932).
 
 Application side. What is said of records leaves with the next fetch, or by itself when there is none to be. A poll that
-waits wakes the network thread for it; one that finds records leaves it to be found there (`ShareState.say`).
+waits wakes the network thread for it; one that finds records leaves it to be found there (`ShareState.said`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class SharePolls:
 
     # ------------------------------------------------------------ polls
 
-    def poll_buffered(self, limit: int) -> list[Chunk] | None:
+    def poll_buffered(self, limit: int) -> list[tuple[TopicPartition, list[Record[Any, Any]]]] | None:
         """Records from the buffer, without a wait or an event (C6). None: the ordinary path has something to do.
 
         One that returns a single record arms the steps.
@@ -117,9 +117,11 @@ class SharePolls:
         self._leave_said()
         chunks = self._take(limit, decodes=True)
         self._has_begun = not chunks
+        # First: a chunk that steps follow gets what they may return, too.
+        found = as_pairs(chunks)
         if limit == 1 and not self.is_working:
             self._arm()
-        return chunks or None
+        return found or None
 
     def poll(
         self, deadline: int, limit: int, *, decodes: bool = True, columns: Collection[str] | None = None
@@ -186,7 +188,7 @@ class SharePolls:
         self.begun += 1
         self._stalls.thread = current_thread()
         self._holding.accept_returned()
-        if self._holding.says_renew:
+        if self._holding.marks.says_renew:
             # This poll may return these, once they are renewed.
             self.send_said()
 
@@ -234,9 +236,9 @@ class SharePolls:
                 self._holding.give(chunks)
         finally:
             self._takes = False
-            if self._holding.gives_back:
+            if self._holding.marks.gives_back:
                 # Other members may have what is bad here at once.
-                self._shared_state.say(self._holding.settled(), wakes=False)
+                self._leave(wakes=False, settled_only=True)
             if calls:
                 progress.leave_callback(self._clock.now_ms())
         if self._exchange.closed:
@@ -290,15 +292,31 @@ class SharePolls:
         if not holding.has_said:
             return
         self._left_behind = 0
-        if sending is Sending.WITH_FETCH and not holding.says_renew:
-            self._shared_state.say(holding.outgoing(), wakes=True)
+        if sending is Sending.WITH_FETCH and not holding.marks.says_renew:
+            self._leave(wakes=True)
             return
         until = (
             add_ms(self._clock.now_ms(), self._config.default_api_timeout_ms)
             if deadline is None
             else deadline
         )
-        self._shared_state.send(Acknowledge(0, until, holding.outgoing(), sending))
+        self.send(0, until, sending)
+
+    def send(self, call_id: int, until: int, sending: Sending) -> None:
+        """Hand over what is said, as an event: nothing is lost between the two."""
+        self._shared_state.send_by(
+            lambda to: self._holding.hand_over(
+                to, lambda fetches: Acknowledge(call_id, until, fetches, sending)
+            )
+        )
+
+    def _leave(self, *, wakes: bool, settled_only: bool = False) -> None:
+        """Hand over what is said, as `ShareState.said`."""
+        state = self._shared_state
+        try:
+            self._holding.hand_over(state.said, settled_only=settled_only)
+        finally:
+            state.look(wakes=wakes)
 
     def _leave_said(self) -> None:
         """Leave what is said to the network thread, by a poll that finds records."""
@@ -309,7 +327,7 @@ class SharePolls:
         if not self._config.share_lock_renewal or self._left_behind >= self._config.max_poll_records:
             self.send_said()
         else:
-            self._shared_state.say(holding.outgoing(), wakes=False)
+            self._leave(wakes=False)
 
 
 def _refuse_inside_taking() -> Never:
