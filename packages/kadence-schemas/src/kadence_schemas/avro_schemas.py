@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kadence_schemas.schemas import ResolvedSchema
 
-__all__ = ["EXACT", "NUMBERS", "Resolution", "name_of", "parsed", "with_default_values"]
+__all__ = ["EXACT", "NUMBERS", "Resolution", "definitions", "name_of", "parsed", "with_default_values"]
 
 _BASES: Final = {
     "date": "int",
@@ -262,7 +262,7 @@ def _wrapped(schema: Any) -> Any:
     return {"type": "record", "name": "Wrapped_by_kadence", "fields": [{"name": _WRAPPED, "type": schema}]}
 
 
-def _definitions(schema: Any) -> dict[str, Any]:
+def definitions(schema: Any) -> dict[str, Any]:
     """All named types of a parsed schema."""
     found: dict[str, Any] = {}
 
@@ -302,7 +302,7 @@ class _Laying:
         self._writer, self._reader = writer, reader
         self._kept = kept
         self._unique = unique
-        self._written, self._read = _definitions(writer), _definitions(reader)
+        self._written, self._read = definitions(writer), definitions(reader)
         self._names: dict[tuple[str, str], str] = {}
 
     def schema(self) -> Any:
@@ -488,7 +488,7 @@ def _unique_names(schema: Any) -> dict[str, str]:
     """Replacement names for types that share their last part with another type: fastavro compares only that part."""
     found: dict[str, str] = {}
     shorts: set[str] = set()
-    for name in _definitions(schema):
+    for name in definitions(schema):
         short = name.rpartition(".")[2]
         if short in shorts:
             found[name] = f"{name}_kadence{len(found)}"
@@ -595,7 +595,7 @@ def with_default_values(
 
 class _Defaults:
     def __init__(self, schema: Any, kept: Collection[str]) -> None:
-        self._named = _definitions(schema)
+        self._named = definitions(schema)
         self._kept = kept
 
     def of_field(self, record: str, name: str) -> Any:
