@@ -21,6 +21,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from kadence.errors import ConfigError, SerializationError
+from kadence_schemas.avro_readers import READERS
 
 __all__ = ["Unions"]
 
@@ -261,6 +262,9 @@ class Unions:
                 ):
                     # In a dict or list it is a field of its own that loses something, as it does outside of unions.
                     continue
+                if made[0] == _OWN and not isinstance(value, Mapping):
+                    # None is nearer.
+                    return _OWN, (name, made[1])
                 fields = _MAP_FIELDS if is_map else len(names.intersection(value)) if names else 0
                 key = (made[0] >= _LOSSY, -fields, made[0])
                 if best is None or key < best[0]:
@@ -277,16 +281,18 @@ class Unions:
     def _weigh_plain(self, schema: Any) -> _Weigh:
         kind, logical = schema["type"], schema.get("logicalType")
         if logical == "decimal":
-            prepare = self._prepare[f"{kind}-decimal"]
+            prepare, read = self._prepare[f"{kind}-decimal"], READERS[f"{kind}-kadence-decimal"]
 
             def decimal(value: Any) -> int | None:
                 if not isinstance(value, Decimal):
                     return _RAW if _of_kind(kind, schema, value) == _OWN else None
                 try:
-                    prepare(value, schema)
+                    data = prepare(value, schema)
                 except (ValueError, TypeError, OverflowError):
                     return None
-                return _OWN
+                # Of a number that is too large for a fixed type it makes more bytes, or another number.
+                fits = len(data) == schema.get("size", len(data)) and read(data, schema, None) == value
+                return _OWN if fits else None
 
             return _with_value(decimal)
         if logical is None:

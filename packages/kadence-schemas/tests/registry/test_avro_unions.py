@@ -80,6 +80,8 @@ AS_PYTHON: list[tuple[list[Any], Any, int]] = [
     (["long", "int"], 5, 0),
     (["int", "double"], 2**31, 1),
     ([decimal(4, 2), decimal(9, 4, fixed(4))], Decimal("1.2345"), 1),
+    ([decimal(4, 4, fixed(2)), decimal(3, 1, fixed(5, "G"))], Decimal("99.9"), 1),
+    ([decimal(11, 1, fixed(5)), decimal(35, 4)], Decimal(-54_975_581_389), 1),
     (["string", decimal(4, 2)], Decimal("1.23"), 1),
     ([UUIDS, "int"], UUID(int=5), 0),
     (["boolean", "double"], True, 0),
