@@ -57,10 +57,10 @@ JAVA: list[tuple[list[Any], Any, int]] = [
     ([DATE, LOCAL], FIVE.replace(tzinfo=None), 1),
     (["double", "long"], BIG, 1),
     (["double", "long"], 2.5, 0),
-    (["null", "float", "long"], 16_777_217, 2),
+    (["null", "float", "long"], 2**33 + 1, 2),
     (["null", "double", "int"], 5, 2),
     (["null", "double", "int"], None, 0),
-    ([DATE, "long"], 5, 1),
+    ([DATE, "long"], 2**33, 1),
     ([MILLIS, "int"], 5, 1),
     (["float", "double"], 0.5, 1),
     ([DATE, "string"], "2026-01-01", 1),
@@ -68,11 +68,13 @@ JAVA: list[tuple[list[Any], Any, int]] = [
     (["bytes", "string"], "a", 1),
     ([{"type": "array", "items": "int"}, "bytes"], b"a", 1),
 ]
-"""A union, a value, and the place of the type that Avro 1.12.1 for Java writes it as."""
+"""A union, a value, and the place of the type that Avro for Java writes it as, as ``test_avro_java.py`` checks."""
 
 AS_PYTHON: list[tuple[list[Any], Any, int]] = [
     ([CLOCK_MILLIS, CLOCK_MICROS], time(1, 2, 3, 4), 1),
     ([CLOCK_MILLIS, CLOCK_MICROS], time(1, 2, 3, 4_000), 0),
+    (["null", "float", "long"], 16_777_217, 2),
+    ([DATE, "long"], 5, 1),
     (["double", "string"], 5, 0),
     (["float", "double"], 5, 1),
     (["string", "float"], 5, 1),
