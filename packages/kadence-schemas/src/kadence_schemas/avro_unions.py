@@ -176,7 +176,12 @@ class Unions:
         said = ", ".join(named)
 
         def convert(value: Any) -> Any:
-            if isinstance(value, tuple) and len(value) == 2 and value[0] in named:
+            if (
+                isinstance(value, tuple)
+                and len(value) == 2
+                and isinstance(value[0], str)
+                and value[0] in named
+            ):
                 return value[0], named[value[0]](value[1])
             weighed = weigh(value)
             if weighed is None:
