@@ -160,7 +160,10 @@ class _AvroFromJson:
     """Converts parsed JSON to Avro's values."""
 
     def __init__(self, schema: Any) -> None:
+        from kadence_schemas.avro_unions import Unions
+
         self._schema = schema
+        self._unions = Unions(schema)
         self._named: dict[str, Any] = {}
 
     def value(self, value: Any) -> Any:
@@ -205,11 +208,7 @@ class _AvroFromJson:
         return value
 
     def _of_union(self, union: list[Any], value: Any) -> Any:
-        from fastavro.validation import validate
-
-        for schema in union:
-            made = self._of(schema, value)
-            whole = self._named.get(schema, schema) if isinstance(schema, str) else schema
-            if validate(made, whole, raise_errors=False):
-                return made
-        return value
+        """The value for the first type that `plain` shows alike; else for the first that takes it."""
+        taken = [made for each in union if self._unions.takes(each, made := self._of(each, value))]
+        alike = [made for made in taken if plain(made) == value]
+        return next(iter(alike or taken), value)

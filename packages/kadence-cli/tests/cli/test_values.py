@@ -72,6 +72,26 @@ def test_avro_there_and_back(kadence: Run, registry: SchemaRegistryServer, tmp_p
     assert SchemaRegistryClient(registry.url).get_subjects() == ["again-value", "avro-value"]
 
 
+def test_a_value_of_a_union_is_the_type_that_is_shown_alike(
+    kadence: Run, registry: SchemaRegistryServer, tmp_path: Path
+) -> None:
+    date, moment = {"type": "int", "logicalType": "date"}, {"type": "long", "logicalType": "timestamp-millis"}
+    price = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+    values: list[Any] = ["2026-01-01", "2026-01-01T05:00:00+00:00", 0.5, "1.20"]
+    schema = tmp_path / "unions.avsc"
+    for place, union in enumerate(([date, moment, price, "double"], [moment, date, price, "double"])):
+        schema.write_text(json.dumps({"type": "array", "items": union}))
+        there = ("--value-schema", str(schema), "--schema-registry", registry.url)
+        ran = kadence("produce", f"t{place}", "--format", "json", *there, stdin=lines(values))
+        assert ran.status == 0, ran.err
+        seen = kadence("consume", f"t{place}", "-e", "--value", "avro", "--schema-registry", registry.url)
+        assert [row["value"] for row in seen.rows] == [values], seen.err
+    schema.write_text(json.dumps({"type": "array", "items": ["double", "long"]}))
+    assert kadence("produce", "t2", "--format", "json", *there, stdin=lines([2**53 + 1, 0.5])).status == 0
+    seen = kadence("consume", "t2", "-e", "--value", "avro", "--schema-registry", registry.url)
+    assert [row["value"] for row in seen.rows] == [[2**53 + 1, 0.5]]
+
+
 def test_protobuf_there_and_back(kadence: Run, registry: SchemaRegistryServer, tmp_path: Path) -> None:
     from google.protobuf import timestamp_pb2
 

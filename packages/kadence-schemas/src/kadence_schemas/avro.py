@@ -1,7 +1,8 @@
 """Avro with a schema registry: serialiser and deserialiser.
 
-fastavro writes and reads; the bytes are the same as those of confluent-kafka's serialiser. As there, and in Java, a
-schema that is just ``bytes`` has no length before its data.
+fastavro writes and reads; the bytes are the same as those of confluent-kafka's serialiser, except for values of unions
+that it writes as another type (`kadence_schemas.avro_unions`). As there, and in Java, a schema that is just ``bytes``
+has no length before its data.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, SerializationError
 from kadence_schemas.avro_schemas import EXACT, Resolution, library, name_of, parsed, with_default_values
+from kadence_schemas.avro_unions import Unions
 from kadence_schemas.client import SchemaRegistryClient
 from kadence_schemas.columns.avro_claims import claims_of
 from kadence_schemas.framing import HEADER, Frame, said_of
@@ -92,7 +94,8 @@ class AvroSerializer:
             lambda found, subject: _form(
                 form
                 if found is made and form is not None
-                else parsed(registry.resolve_schema(found, subject, is_new=found is made and auto_register))
+                else parsed(registry.resolve_schema(found, subject, is_new=found is made and auto_register)),
+                strict=strict,
             ),
             auto_register=auto_register,
             use_latest_version=use_latest_version,
@@ -108,10 +111,12 @@ class AvroSerializer:
 
     def serialize(self, topic: str, headers: Headers, data: Any, /) -> bytes:
         """The bytes of a value; see the class for what it raises."""
-        header, (schema, is_raw) = self._writing.of(topic, headers)
+        header, (schema, is_raw, convert) = self._writing.of(topic, headers)
         value = data if self._to_dict is None else self._to_dict(data)
         if is_raw:
             return header + (value.encode() if isinstance(value, str) else bytes(value))
+        if convert is not None:
+            value = convert(value)
         sink = BytesIO()
         sink.write(header)
         self._write(sink, schema, value, strict=self._strict)
@@ -235,12 +240,12 @@ def _name_in(text: str) -> str | None:
         raise ConfigError(f"this is not an Avro schema: {problem}") from None
 
 
-def _form(schema: Any) -> tuple[Any, bool]:
-    """A schema, and whether values are written unchanged."""
+def _form(schema: Any, *, strict: bool) -> tuple[Any, bool, Callable[[Any], Any] | None]:
+    """A schema, whether values are written unchanged, and the conversion of its unions' values."""
     if isinstance(schema, dict) and schema["type"] == "record":
         # For a missing field fastavro writes the default exactly as in the schema.
         schema = with_default_values(schema, schema, EXACT)
-    return schema, schema in _BYTES
+    return schema, schema in _BYTES, Unions(schema, strict=strict).convert
 
 
 def _refusing(reason: str) -> Read:

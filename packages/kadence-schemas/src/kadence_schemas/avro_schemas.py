@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kadence_schemas.schemas import ResolvedSchema
 
-__all__ = ["EXACT", "NUMBERS", "Resolution", "name_of", "parsed", "with_default_values"]
+__all__ = ["EXACT", "NUMBERS", "Resolution", "definitions", "name_of", "parsed", "with_default_values"]
 
 _BASES: Final = {
     "date": "int",
@@ -262,7 +262,7 @@ def _wrapped(schema: Any) -> Any:
     return {"type": "record", "name": "Wrapped_by_kadence", "fields": [{"name": _WRAPPED, "type": schema}]}
 
 
-def _definitions(schema: Any) -> dict[str, Any]:
+def definitions(schema: Any) -> dict[str, Any]:
     """All named types of a parsed schema."""
     found: dict[str, Any] = {}
 
@@ -302,7 +302,7 @@ class _Laying:
         self._writer, self._reader = writer, reader
         self._kept = kept
         self._unique = unique
-        self._written, self._read = _definitions(writer), _definitions(reader)
+        self._written, self._read = definitions(writer), definitions(reader)
         self._names: dict[tuple[str, str], str] = {}
 
     def schema(self) -> Any:
@@ -344,17 +344,11 @@ class _Laying:
         if kind not in ("record", "error"):
             kept = {each: writer[each] for each in ("size", "symbols", "default") if each in writer}
             return {"type": kind, **_full(name), **kept, **self._logical(reader)}
-        by_name = {field["name"]: field for field in reader.get("fields", ())}
-        by_alias = {alias: field for field in by_name.values() for alias in field.get("aliases", ())}
+        meant = _matching(writer, reader)
         fields = []
         for field in writer["fields"]:
-            meant = by_name.get(field["name"], by_alias.get(field["name"]))
-            fields.append(
-                {
-                    "name": field["name"],
-                    "type": self._of(field["type"], None if meant is None else meant["type"]),
-                }
-            )
+            found = meant.get(field["name"], {"name": field["name"], "type": None})
+            fields.append({"name": found["name"], "type": self._of(field["type"], found["type"])})
         return {"type": kind, **_full(name), "fields": fields}
 
     def _logical(self, reader: Any) -> dict[str, Any]:
@@ -372,7 +366,8 @@ class _Laying:
         if isinstance(writer, dict) and "name" in writer:
             called = [each for each in same if _is_called(writer["name"], each)]
             # Two types of a union may have the same short name.
-            exact = [each for each in called if writer["name"] in (each["name"], *each.get("aliases", ()))]
+            exact = [each for each in called if writer["name"] == each["name"]]
+            exact += [each for each in called if writer["name"] in each.get("aliases", ())]
             if kind not in ("record", "error"):
                 # Fixed types of different sizes are different types.
                 alike = [each for each in called if each.get("size") == writer.get("size")]
@@ -390,8 +385,8 @@ class _Laying:
     ) -> Any:
         """The record of a union, as Java chooses it.
 
-        It is the one of its full name or an alias; else the last of its short name whose fields fit; else the first
-        whose fields fit.
+        It is the one of its full name, else of an alias; else the last of its short name whose fields fit; else the
+        first whose fields fit.
         """
         if exact:
             return exact[0]
@@ -419,13 +414,15 @@ class _Fitting:
         if pair not in self._known:
             # A record inside itself fits if the rest of it does.
             self._known[pair] = True
-            have = {field["name"]: field["type"] for field in writer["fields"]}
+            types = {field["name"]: field["type"] for field in writer["fields"]}
+            have = {field["name"]: types[name] for name, field in _matching(writer, reader).items()}
             self._known[pair] = all(self._has(have, field) for field in reader["fields"])
         return self._known[pair]
 
     def _has(self, have: Mapping[str, Any], field: Mapping[str, Any]) -> bool:
-        names = [name for name in (field["name"], *field.get("aliases", ())) if name in have]
-        return self._can_be(have[names[0]], field["type"]) if names else "default" in field
+        return (
+            self._can_be(have[field["name"]], field["type"]) if field["name"] in have else "default" in field
+        )
 
     def _can_be(self, writer: Any, reader: Any) -> bool:
         if isinstance(writer, list):
@@ -443,6 +440,22 @@ class _Fitting:
         return kind not in ("enum", "fixed") or (
             _is_called(writer["name"], reader) and writer.get("size") == reader.get("size")
         )
+
+
+def _matching(writer: Mapping[str, Any], reader: Mapping[str, Any]) -> dict[str, Any]:
+    """The reader's fields by the names of the writer's fields that they are read from.
+
+    An alias counts only where the writer has no field of the field's own name, and no other field has it as its name.
+    """
+    have = {field["name"] for field in writer["fields"]}
+    own = {field["name"] for field in reader.get("fields", ())}
+    found: dict[str, Any] = {}
+    for field in reader.get("fields", ()):
+        aliases = [alias for alias in field.get("aliases", ()) if alias not in own]
+        name = next((each for each in (field["name"], *aliases) if each in have), None)
+        if name is not None:
+            found[name] = field
+    return found
 
 
 def _resolved(schema: Any, defined: Mapping[str, Any]) -> Any:
@@ -475,7 +488,7 @@ def _unique_names(schema: Any) -> dict[str, str]:
     """Replacement names for types that share their last part with another type: fastavro compares only that part."""
     found: dict[str, str] = {}
     shorts: set[str] = set()
-    for name in _definitions(schema):
+    for name in definitions(schema):
         short = name.rpartition(".")[2]
         if short in shorts:
             found[name] = f"{name}_kadence{len(found)}"
@@ -486,7 +499,7 @@ def _unique_names(schema: Any) -> dict[str, str]:
 def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
     """A parsed schema without logical types, and without the marks of fastavro's parser.
 
-    Its types have no aliases: `_Laying` has given the writer's types the names of the reader's.
+    Its types and fields have no aliases: `_Laying` has given the writer's the names of the reader's.
     """
     if isinstance(schema, list):
         return [_bare(each, unique) for each in schema]
@@ -504,7 +517,11 @@ def _bare(schema: Any, unique: Mapping[str, str]) -> Any:
             # In a union, fastavro checks only existing elements; in Java, too, an empty array always fits.
             made[name] = [made[name]]
     if "fields" in made:
-        made["fields"] = [{**field, "type": _bare(field["type"], unique)} for field in made["fields"]]
+        made["fields"] = [
+            {name: item for name, item in field.items() if name != "aliases"}
+            | {"type": _bare(field["type"], unique)}
+            for field in made["fields"]
+        ]
     return made
 
 
@@ -578,7 +595,7 @@ def with_default_values(
 
 class _Defaults:
     def __init__(self, schema: Any, kept: Collection[str]) -> None:
-        self._named = _definitions(schema)
+        self._named = definitions(schema)
         self._kept = kept
 
     def of_field(self, record: str, name: str) -> Any:

@@ -298,6 +298,45 @@ def test_names_of_fields_that_changed(read: Read) -> None:
     assert read(record("long"), reader, written(record("long"), {"v": THEN_MS})) == {"at": THEN}
 
 
+@pytest.mark.parametrize("read", BOTH)
+@pytest.mark.parametrize(
+    ("names", "reader", "expected"),
+    [
+        (["cents"], [("amount", ["cents"])], {"amount": 1}),
+        (["cents", "amount"], [("amount", ["cents"])], {"amount": 2}),
+        (["amount", "cents"], [("amount", ["cents"])], {"amount": 1}),
+        (["amount"], [("amount", ["cents"])], {"amount": 1}),
+        # Of several aliases the first one counts.
+        (["b", "a"], [("amount", ["a", "b"])], {"amount": 2}),
+        # A field that has its own name in the data is no other one's.
+        (["cents"], [("amount", ["cents"]), ("cents", [])], {"amount": 7, "cents": 1}),
+    ],
+)
+def test_a_fields_own_name_goes_before_its_aliases(
+    read: Read, names: list[str], reader: list[tuple[str, list[str]]], expected: dict[str, int]
+) -> None:
+    """Java refuses two fields that claim one name, and lets an alias take the field of another name.
+
+    fastavro reads the one that comes first, or fails.
+    """
+    writer = of("R", *((name, "long") for name in names))
+    ours = of("R", *((name, "long", {"aliases": aliases, "default": 7}) for name, aliases in reader))
+    data = written(writer, {name: place for place, name in enumerate(names, 1)})
+    assert read(writer, ours, data) == expected
+
+
+def test_a_types_own_name_goes_before_an_alias() -> None:
+    """Java takes the alias, wherever it stands."""
+    symbols = {"type": "enum", "symbols": ["A", "B"]}
+    by_alias = {**symbols, "name": "Other", "aliases": ["Mine"], "symbols": ["B"], "default": "B"}
+    for union in ([by_alias, {**symbols, "name": "Mine"}], [{**symbols, "name": "Mine"}, by_alias]):
+        theirs = record({**symbols, "name": "Mine"})
+        assert as_record(theirs, record(union), written(theirs, {"v": "A"})) == {"v": "A"}
+    first = of("First", ("z", "int", FILLED), aliases=["Number"])
+    found = as_record(record(NUMBER), record([first, NUMBER]), written(record(NUMBER), {"v": {"x": 5}}))
+    assert found == {"v": {"x": 5}}
+
+
 def test_a_record_inside_itself() -> None:
     tree = record(MILLIS, {"name": "next", "type": ["null", "R"]})
     value = {"v": 1, "next": {"v": 2, "next": None}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from datetime import date, datetime
 from typing import Any
 
 from tests.registry.parity.plain import REFUSED, of_python
@@ -68,6 +69,21 @@ class Java:
         except PySparkException as problem:
             # PySpark makes its own of some of Java's.
             return REFUSED, str(problem)
+
+    def place(self, union: Any, value: Any) -> int:
+        """The place of the type of a union, of `schema`, as which Java writes a value.
+
+        Args:
+            value: one of Python; a whole number of 32 bits is an Integer, a larger one a Long.
+        """
+        if isinstance(value, bytes):
+            value = self._jvm.java.nio.ByteBuffer.wrap(value)
+        elif isinstance(value, datetime):
+            kind = self._jvm.java.time.LocalDateTime if value.tzinfo is None else self._jvm.java.time.Instant
+            value = kind.parse(value.isoformat().replace("+00:00", "Z"))
+        elif isinstance(value, date):
+            value = self._jvm.java.time.LocalDate.parse(value.isoformat())
+        return int(self._data.resolveUnion(union, value))
 
     def written(self, schema: Any, data: bytes) -> bytes:
         """What Java writes for the same value: arrays and maps in many blocks, each with its size."""

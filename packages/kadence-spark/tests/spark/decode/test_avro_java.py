@@ -27,6 +27,7 @@ from tests.registry.test_avro_resolution import (
     record,
     written,
 )
+from tests.registry.test_avro_unions import JAVA
 
 from kadence_testing.schema_registry import SchemaRegistryServer
 
@@ -63,6 +64,11 @@ def test_records_of_unions(java: Java) -> None:
         found, why = java.try_read(java.schema(theirs), java.schema(ours), written(theirs, {"v": value}))
         assert bool(why) == (expected is REFUSED), (said, why)
         assert why or found == {"v": of_python(expected)}, said
+
+
+def test_types_of_unions_that_values_are_written_as(java: Java) -> None:
+    for union, value, place in JAVA:
+        assert java.place(java.schema(union), value) == place, (union, value)
 
 
 def test_a_union_that_is_read_as_one_type_with_a_logical_type(java: Java) -> None:
