@@ -218,8 +218,7 @@ class Accumulator(FastAppender):
         """A batch was begun, behind the others of its partition."""
         self.waiting.setdefault(batch.tp, deque()).append(batch)
         self._arrange(batch.tp)
-        self.incomplete.add(batch)
-        self.used_bytes += batch.size
+        self.hold(batch)
         self._fill(batch)
 
     def _fill(self, batch: Batch) -> None:
