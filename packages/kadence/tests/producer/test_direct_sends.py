@@ -19,8 +19,10 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, AsyncProducer, Consumer, Producer, Record, TopicPartition
 from kadence._native.drain import Asked
+from kadence.client.slices import AT_ONCE
 from kadence.errors import ForkedError, KafkaError, KafkaTimeoutError, TopicAuthorizationError
 from kadence.net import drain
+from kadence.producer import turn
 from kadence.producer.accumulator import Batch
 from kadence.producer.direct_sends import DirectSends
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
@@ -72,7 +74,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 @pytest.fixture
 def producer(broker: Broker, ways: Ways) -> Iterator[Producer]:
     """With some records behind it, the last of each partition sent by this thread."""
-    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0, retry_backoff_ms=10) as producer:
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers,
+        linger_ms=0,
+        retry_backoff_ms=10,
+        reconnect_backoff_ms=5,
+        reconnect_backoff_max_ms=20,
+    ) as producer:
         settle(producer, ways)
         yield producer
 
@@ -279,12 +287,15 @@ def test_the_time_limit_of_the_wait(broker: Broker, producer: Producer, ways: Wa
     assert stored(broker) == [b"0", b"2"]
 
 
-def test_the_time_limits_of_requests_and_deliveries(broker: Broker, ways: Ways) -> None:
+def test_the_time_limits_of_requests_and_deliveries(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "_LEAST_LIMIT_MS", 1_000)
     with Producer(
         bootstrap_servers=broker.bootstrap_servers,
         linger_ms=0,
-        request_timeout_ms=2_000,
-        delivery_timeout_ms=2_500,
+        request_timeout_ms=1_000,
+        delivery_timeout_ms=1_200,
         retry_backoff_ms=10,
     ) as producer:
         settle(producer, ways)
@@ -292,7 +303,7 @@ def test_the_time_limits_of_requests_and_deliveries(broker: Broker, ways: Ways) 
             began = time.monotonic()
             with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
                 producer.send("t", b"lost", partition=0).result(PATIENCE)
-            assert 2.4 < time.monotonic() - began < PATIENCE
+            assert 1.1 < time.monotonic() - began < PATIENCE
         trips(producer, 2)
         settle(producer, ways)
         sent = ways.sent
@@ -539,7 +550,7 @@ def test_ctrl_c_before_the_answer_is_taken_and_another_record(
             # As after the end of a batch that lingered, for which nothing was expected before.
             direct._is_expected = False
             future = producer.send("t", values[-1], partition=0)
-            with monkeypatch.context() as patched:
+            with monkeypatch.context() as patched, broker.faults.delay(ProduceRequest, 0.02, times=1):
                 patched.setattr(Delivery, "written_alone", interrupt)
                 with contextlib.suppress(KeyboardInterrupt):
                     future.result(PATIENCE)
@@ -606,7 +617,10 @@ def test_a_topic_whose_records_are_taken_over_stays_in_use(
         with broker.faults.delay(ProduceRequest, 0.2, times=1):
             future, before = producer.send("t", b"0", partition=0), ways.taken_over
             used_before = direct._topics._used_at["t"]
-            direct._topics._used_at["t"] = -1
+            with producer._accumulator.gate:
+                direct._topics._used_at["t"] = -1
+                # Of earlier batches, which were answered.
+                direct._sums = {}
             future.result(PATIENCE)
         used = direct._topics._used_at["t"]
         assert used >= used_before
@@ -752,7 +766,9 @@ def test_records_of_all_kinds(broker: Broker, producer: Producer, ways: Ways) ->
 @pytest.mark.parametrize("tasks", [1, 10, 100])
 def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: int) -> None:
     """The records of tasks that are ready together go in one request, and in their order."""
-    rounds = 300 // tasks
+    rounds = max(300 // tasks, 20)
+    # More tasks are woken in two turns. Once there are two batches, neither is alone, and the network thread sends both.
+    is_one_turn = tasks <= AT_ONCE
 
     async def work(producer: AsyncProducer, task: int) -> None:
         last = -1
@@ -763,11 +779,10 @@ def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: in
 
     async def main() -> None:
         async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
-            for _ in range(5):
-                await producer.send_and_wait("t", b"before", partition=0)
+            await settled(producer, ways)
             with broker.faults.observe(ProduceRequest) as seen:
                 await asyncio.gather(*(work(producer, task) for task in range(tasks)))
-            assert len(seen) < 1.5 * rounds + 10
+            assert len(seen) < (1.5 if is_one_turn else 2.5) * rounds + 10
 
     asyncio.run(main())
     values = stored(broker)
@@ -775,7 +790,7 @@ def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: in
     for task in range(tasks):
         mine = [value for value in values if value.startswith(b"%d-" % task)]
         assert mine == [b"%d-%d" % (task, number) for number in range(rounds)]
-    assert ways.sent > rounds // 2
+    assert not is_one_turn or ways.sent > rounds // 2
 
 
 async def settled(producer: AsyncProducer, ways: Ways) -> None:
