@@ -605,6 +605,48 @@ def test_ctrl_c_when_it_is_just_out(
         assert not seen
 
 
+@pytest.mark.parametrize("linger_ms", [0, 20])
+def test_signals_that_raise_at_any_time(broker: Broker, linger_ms: int) -> None:
+    """Whose `send` returned is written, once and in order; nothing is left, and the network thread lives."""
+    draws, is_armed = random.Random(3), False
+
+    def strike(*_: object) -> None:
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, strike)
+    futures: list[tuple[int, RecordFuture]] = []
+    try:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=linger_ms) as producer:
+            producer.send("t", b"before", partition=0).result(PATIENCE)
+            number = 0
+            for _ in range(400):
+                # A condition of the standard library that is interrupted may raise RuntimeError in its place.
+                with contextlib.suppress(KeyboardInterrupt, RuntimeError):
+                    is_armed = True
+                    signal.setitimer(signal.ITIMER_REAL, draws.uniform(2e-5, 6e-4))
+                    for _ in range(20):
+                        number += 1
+                        future = producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+                        futures.append((number, future))
+                        future.result(PATIENCE)
+                    is_armed = False
+            # A batch whose wait was interrupted may linger.
+            producer.flush(PATIENCE)
+            assert all(future.result(0).offset >= 0 for _, future in futures)
+            until(lambda: not producer._accumulator.used_bytes)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    found = [int(value) for value in stored(broker)]
+    assert len(found) == len(set(found))
+    returned = {number for number, _ in futures}
+    written = [number for number in found if number in returned]
+    assert written == sorted(returned, key=lambda number: (number % PARTITIONS, number))
+
+
 def test_a_topic_whose_records_are_taken_over_stays_in_use(
     broker: Broker, producer: Producer, ways: Ways
 ) -> None:

@@ -109,7 +109,8 @@ class DirectSends:
     def send_first(self, batch: Batch) -> bool:
         """Send a batch that was just begun, if the program is expected to wait for it. Under the gate."""
         accumulator, gate = self._accumulator, self._gate
-        if not self._is_expected or accumulator.incomplete:
+        if not self._is_expected or accumulator.incomplete or accumulator.waiting:
+            # What only waits, a signal has kept from being counted: it is sent first.
             return False
         self._is_expected = False
         if not isinstance(gate, LoopGate):
@@ -135,7 +136,7 @@ class DirectSends:
         if len(accumulator.incomplete) != 1 or len(accumulator.waiting) != 1:
             return False
         (batch,) = accumulator.incomplete
-        if not self._send(batch):
+        if batch.tp not in accumulator.waiting or not self._send(batch):
             return False
         self._out_of_line(batch)
         gate, asked = self._gate, batch.delivery.asked

@@ -302,7 +302,7 @@ class Delivery(ProduceRequestResult):
             if not self.done:
                 with self.gate:
                     # Once it is done they are being woken, and stay as they are.
-                    if not self.done and self._waiters is not None:
+                    if self._waiters is not None and not self.done:
                         self._waiters[slices].pop(waiter, None)
             raise
 
