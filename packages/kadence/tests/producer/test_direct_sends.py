@@ -19,8 +19,10 @@ from tests.patience import PATIENCE, until
 
 from kadence import Admin, AsyncProducer, Consumer, Producer, Record, TopicPartition
 from kadence._native.drain import Asked
+from kadence.client.slices import AT_ONCE
 from kadence.errors import ForkedError, KafkaError, KafkaTimeoutError, TopicAuthorizationError
 from kadence.net import drain
+from kadence.producer import turn
 from kadence.producer.accumulator import Batch
 from kadence.producer.direct_sends import DirectSends
 from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
@@ -72,7 +74,13 @@ def ways(monkeypatch: pytest.MonkeyPatch) -> Ways:
 @pytest.fixture
 def producer(broker: Broker, ways: Ways) -> Iterator[Producer]:
     """With some records behind it, the last of each partition sent by this thread."""
-    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0, retry_backoff_ms=10) as producer:
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers,
+        linger_ms=0,
+        retry_backoff_ms=10,
+        reconnect_backoff_ms=5,
+        reconnect_backoff_max_ms=20,
+    ) as producer:
         settle(producer, ways)
         yield producer
 
@@ -265,10 +273,10 @@ def test_connections_that_end_at_any_time(broker: Broker, producer: Producer) ->
 
 
 def test_the_time_limit_of_the_wait(broker: Broker, producer: Producer, ways: Ways) -> None:
-    for number, limit in enumerate((0.02, 0.3)):
+    for number, limit in enumerate((0.02, 0.2)):
         settle(producer, ways)
         sent = ways.sent
-        with broker.faults.delay(ProduceRequest, 0.6, times=1):
+        with broker.faults.delay(ProduceRequest, 0.4, times=1):
             future = producer.send("t", b"%d" % (2 * number), partition=0)
             with pytest.raises(KafkaTimeoutError):
                 future.result(limit)
@@ -279,12 +287,15 @@ def test_the_time_limit_of_the_wait(broker: Broker, producer: Producer, ways: Wa
     assert stored(broker) == [b"0", b"2"]
 
 
-def test_the_time_limits_of_requests_and_deliveries(broker: Broker, ways: Ways) -> None:
+def test_the_time_limits_of_requests_and_deliveries(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turn, "_LEAST_LIMIT_MS", 1_000)
     with Producer(
         bootstrap_servers=broker.bootstrap_servers,
         linger_ms=0,
-        request_timeout_ms=2_000,
-        delivery_timeout_ms=2_500,
+        request_timeout_ms=1_000,
+        delivery_timeout_ms=1_200,
         retry_backoff_ms=10,
     ) as producer:
         settle(producer, ways)
@@ -292,7 +303,7 @@ def test_the_time_limits_of_requests_and_deliveries(broker: Broker, ways: Ways) 
             began = time.monotonic()
             with pytest.raises(KafkaTimeoutError, match=r"delivery\.timeout\.ms"):
                 producer.send("t", b"lost", partition=0).result(PATIENCE)
-            assert 2.4 < time.monotonic() - began < PATIENCE
+            assert 1.1 < time.monotonic() - began < PATIENCE
         trips(producer, 2)
         settle(producer, ways)
         sent = ways.sent
@@ -439,7 +450,7 @@ def test_ctrl_c_in_the_wait(broker: Broker, producer: Producer, ways: Ways) -> N
     assert stored(broker) == [b"0", b"2", b"4"]
 
 
-@pytest.mark.parametrize("step", ["has_callbacks", "written_alone", "end", "_ended"])
+@pytest.mark.parametrize("step", ["has_callbacks", "written_alone", "end_alone", "_ended"])
 def test_ctrl_c_while_the_answer_is_taken(
     broker: Broker, producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -457,7 +468,7 @@ def test_ctrl_c_while_the_answer_is_taken(
 
     def step_of(self: Any, *arguments: Any) -> Any:
         is_now = interrupt()
-        if is_now and step != "end":
+        if is_now and step != "end_alone":
             raise KeyboardInterrupt
         found = before.__get__(self) if isinstance(before, property) else before(self, *arguments)
         if is_now:
@@ -488,6 +499,177 @@ def test_ctrl_c_while_the_answer_is_taken(
     trips(producer, 1, 1)
     until(lambda: producer._accumulator.used_bytes == 0)
     assert stored(broker) == [*values, b"1"]
+
+
+def test_a_callback_that_comes_while_the_answer_is_taken(
+    producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes no lock, so it may come after the look for callbacks."""
+    before, called, missed = Delivery.written_alone, [], []
+
+    def late(self: Delivery, *arguments: Any) -> bool:
+        if not called and not missed:
+            in_thread(partial(futures[-1].add_done_callback, called.append))()
+            missed.append(True)
+        return before(self, *arguments)
+
+    futures: list[RecordFuture] = []
+
+    def once() -> bool:
+        settle(producer, ways)
+        futures.append(producer.send("t", b"0", partition=0))
+        with monkeypatch.context() as patched:
+            patched.setattr(Delivery, "written_alone", late)
+            futures[-1].result(PATIENCE)
+        return bool(missed)
+
+    until(once, every=0)
+    until(lambda: bool(called))
+    producer.flush(PATIENCE)
+    assert called == [futures[-1]]
+    assert producer._accumulator.used_bytes == 0
+
+
+def test_ctrl_c_before_the_answer_is_taken_and_another_record(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next record does not take the place of the one that is not decided yet."""
+    interrupted: list[bool] = []
+
+    def interrupt(*_: object) -> None:
+        interrupted.append(True)
+        raise KeyboardInterrupt
+
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        values = []
+
+        def once() -> bool:
+            settle(producer, ways)
+            values.append(b"%d" % (2 * len(values)))
+            direct: Any = producer._accumulator.direct
+            # As after the end of a batch that lingered, for which nothing was expected before.
+            direct._is_expected = False
+            future = producer.send("t", values[-1], partition=0)
+            with monkeypatch.context() as patched, broker.faults.delay(ProduceRequest, 0.02, times=1):
+                patched.setattr(Delivery, "written_alone", interrupt)
+                with contextlib.suppress(KeyboardInterrupt):
+                    future.result(PATIENCE)
+            values.append(b"%d" % (2 * len(values)))
+            next_one = producer.send("t", values[-1], partition=0)
+            next_one.result(PATIENCE)
+            future.result(PATIENCE)
+            return bool(interrupted)
+
+        until(once, every=0)
+        until(lambda: producer._accumulator.used_bytes == 0)
+        assert not producer._accumulator.waiting
+    assert stored(broker) == values
+
+
+@pytest.mark.parametrize("step", ["_went_out", "take"])
+def test_ctrl_c_when_it_is_just_out(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It is in line still, and is not sent again; its memory is counted once."""
+    interrupted: list[bool] = []
+    with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
+        owner: Any = DirectSends if step == "_went_out" else producer._accumulator
+        before = getattr(owner, step)
+        direct: Any = producer._accumulator.direct
+
+        def interrupt(*arguments: Any) -> Any:
+            if not interrupted and threading.current_thread() is threading.main_thread():
+                interrupted.append(True)
+                raise KeyboardInterrupt
+            return before(*arguments)
+
+        def once() -> bool:
+            settle(producer, ways)
+            direct._is_expected = False
+            future = producer.send("t", b"%d" % (2 * len(sent)), partition=0)
+            sent.append(future)
+            with monkeypatch.context() as patched, broker.faults.delay(ProduceRequest, 0.02, times=1):
+                patched.setattr(owner, step, interrupt)
+                with contextlib.suppress(KeyboardInterrupt):
+                    future.result(PATIENCE)
+                future.result(PATIENCE)
+            return bool(interrupted)
+
+        sent: list[RecordFuture] = []
+        until(once, every=0)
+        assert not producer._accumulator.waiting
+        trips(producer, 6, 1)
+        until(lambda: producer._accumulator.used_bytes == 0)
+        with broker.faults.observe(ProduceRequest) as seen:
+            producer.flush(PATIENCE)
+        assert not seen
+
+
+@pytest.mark.parametrize("linger_ms", [0, 20])
+def test_signals_that_raise_at_any_time(broker: Broker, linger_ms: int) -> None:
+    """Whose `send` returned is written, once and in order; nothing is left, and the network thread lives."""
+    draws, is_armed = random.Random(3), False
+
+    def strike(*_: object) -> None:
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, strike)
+    futures: list[tuple[int, RecordFuture]] = []
+    try:
+        with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=linger_ms) as producer:
+            producer.send("t", b"before", partition=0).result(PATIENCE)
+            number = 0
+            for _ in range(400):
+                # A condition of the standard library that is interrupted may raise RuntimeError in its place.
+                with contextlib.suppress(KeyboardInterrupt, RuntimeError):
+                    is_armed = True
+                    signal.setitimer(signal.ITIMER_REAL, draws.uniform(2e-5, 6e-4))
+                    for _ in range(20):
+                        number += 1
+                        future = producer.send("t", b"%d" % number, partition=number % PARTITIONS)
+                        futures.append((number, future))
+                        future.result(PATIENCE)
+                    is_armed = False
+            # A batch whose wait was interrupted may linger.
+            producer.flush(PATIENCE)
+            assert all(future.result(0).offset >= 0 for _, future in futures)
+            until(lambda: not producer._accumulator.used_bytes)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    found = [int(value) for value in stored(broker)]
+    assert len(found) == len(set(found))
+    returned = {number for number, _ in futures}
+    written = [number for number in found if number in returned]
+    assert written == sorted(returned, key=lambda number: (number % PARTITIONS, number))
+
+
+def test_a_topic_whose_records_are_taken_over_stays_in_use(
+    broker: Broker, producer: Producer, ways: Ways
+) -> None:
+    """Else its metadata would be forgotten while it is used, and each partition would get another epoch."""
+    direct: Any = producer._accumulator.direct
+    taken_over = ways.taken_over
+
+    def once() -> bool:
+        settle(producer, ways)
+        with broker.faults.delay(ProduceRequest, 0.2, times=1):
+            future, before = producer.send("t", b"0", partition=0), ways.taken_over
+            used_before = direct._topics._used_at["t"]
+            with producer._accumulator.gate:
+                direct._topics._used_at["t"] = -1
+                # Of earlier batches, which were answered.
+                direct._sums = {}
+            future.result(PATIENCE)
+        used = direct._topics._used_at["t"]
+        assert used >= used_before
+        return ways.taken_over > before
+
+    until(once, every=0)
+    assert ways.taken_over > taken_over
 
 
 def test_a_signal_handler_that_sends_in_the_wait(broker: Broker, producer: Producer, ways: Ways) -> None:
@@ -549,13 +731,17 @@ def test_while_every_object_begins_a_collection(broker: Broker, producer: Produc
 
 def test_what_is_sent_leaves_nothing_behind(producer: Producer) -> None:
     """No cycles that only a collection would find."""
+
+    def some() -> int:
+        return sum(isinstance(each, Batch | Delivery | Asked) for each in gc.get_objects())
+
     trips(producer, 20)
     gc.collect()
     gc.disable()
     try:
+        before = some()
         trips(producer, 50)
-        left = [each for each in gc.get_objects() if isinstance(each, Batch | Delivery | Asked)]
-        assert len(left) < 10
+        assert some() - before < 10
     finally:
         gc.enable()
     assert producer._accumulator.used_bytes == 0
@@ -622,7 +808,9 @@ def test_records_of_all_kinds(broker: Broker, producer: Producer, ways: Ways) ->
 @pytest.mark.parametrize("tasks", [1, 10, 100])
 def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: int) -> None:
     """The records of tasks that are ready together go in one request, and in their order."""
-    rounds = 300 // tasks
+    rounds = max(300 // tasks, 20)
+    # More tasks are woken in two turns. Of two batches neither is alone, and the network thread sends both.
+    is_one_turn = tasks <= AT_ONCE
 
     async def work(producer: AsyncProducer, task: int) -> None:
         last = -1
@@ -633,11 +821,10 @@ def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: in
 
     async def main() -> None:
         async with AsyncProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0) as producer:
-            for _ in range(5):
-                await producer.send_and_wait("t", b"before", partition=0)
+            await settled(producer, ways)
             with broker.faults.observe(ProduceRequest) as seen:
                 await asyncio.gather(*(work(producer, task) for task in range(tasks)))
-            assert len(seen) < 1.5 * rounds + 10
+            assert len(seen) < (1.5 if is_one_turn else 2.5) * rounds + 10
 
     asyncio.run(main())
     values = stored(broker)
@@ -645,7 +832,7 @@ def test_tasks_that_wait_for_their_records(broker: Broker, ways: Ways, tasks: in
     for task in range(tasks):
         mine = [value for value in values if value.startswith(b"%d-" % task)]
         assert mine == [b"%d-%d" % (task, number) for number in range(rounds)]
-    assert ways.sent > rounds // 2
+    assert not is_one_turn or ways.sent > rounds // 2
 
 
 async def settled(producer: AsyncProducer, ways: Ways) -> None:
@@ -739,14 +926,14 @@ def test_a_loop_that_does_not_turn(broker: Broker, ways: Ways) -> None:
 
     producer = loop.run_until_complete(made())
     try:
-        for number in range(3):
+        for number in range(2):
             loop.run_until_complete(settled(producer, ways))
             future = loop.run_until_complete(producer.send("t", b"%d" % (2 * number), partition=0))
             until(future.done)
     finally:
         loop.run_until_complete(producer.close())
         loop.close()
-    assert stored(broker) == [b"0", b"2", b"4"]
+    assert stored(broker) == [b"0", b"2"]
 
 
 @pytest.mark.kafka

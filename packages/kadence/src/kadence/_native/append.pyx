@@ -61,6 +61,14 @@ class ProduceRequestResult:
         """True if `end` has something to give."""
         return len(self._callbacks) > 0
 
+    def end_alone(self) -> bool:
+        """As `end`, where that has nothing to give. False: it has, and nothing was changed."""
+        with cython.critical_section(self):
+            if len(self._callbacks) > 0:
+                return False
+            self.done = True
+            return True
+
     def end(self) -> list:
         """All are decided. Returns each callback and its future, one behind the other."""
         with cython.critical_section(self):
@@ -194,8 +202,15 @@ class FastAppender:
         self.largest = largest
         self.is_usable = True
 
+    def hold(self, batch: OpenBatch) -> None:
+        """A batch is undecided: count its memory, once, in a step that no signal handler interrupts. Under the gate."""
+        incomplete: set = cython.cast(object, self).incomplete
+        if batch not in incomplete:
+            incomplete.add(batch)
+            self.used_bytes += batch.size
+
     def let_go(self, batch: OpenBatch) -> None:
-        """A batch is decided: free its memory, once, in a step that no signal handler interrupts. Under the gate."""
+        """A batch is decided: free its memory, likewise."""
         incomplete: set = cython.cast(object, self).incomplete
         if batch in incomplete:
             incomplete.discard(batch)

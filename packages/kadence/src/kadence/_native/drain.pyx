@@ -497,6 +497,9 @@ class Asked:
         Args:
             fd: made readable by the answer, in place of the end of `wait`; ``keeper`` keeps it open.
         """
+        # First: whoever waits already keeps the flag as it is. With the interpreter none begins to between these.
+        if kd_direct_outcome(cython.address(self._asked)) != KD_DIRECT_UNAWAITED:
+            return False
         self._keeper = keeper
         kd_flag_show(cython.address(self._flag), fd)
         kd_flag_enter(cython.address(self._flag))

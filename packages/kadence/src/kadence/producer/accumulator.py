@@ -216,10 +216,14 @@ class Accumulator(FastAppender):
 
     def queue(self, batch: Batch) -> None:
         """A batch was begun, behind the others of its partition."""
-        self.waiting.setdefault(batch.tp, deque()).append(batch)
+        batches = self.waiting.get(batch.tp)
+        if batches is None:
+            # In one step: a signal may come before or after it.
+            self.waiting[batch.tp] = deque((batch,))
+        else:
+            batches.append(batch)
         self._arrange(batch.tp)
-        self.incomplete.add(batch)
-        self.used_bytes += batch.size
+        self.hold(batch)
         self._fill(batch)
 
     def _fill(self, batch: Batch) -> None:
@@ -232,10 +236,11 @@ class Accumulator(FastAppender):
         """Forget a batch that was begun for a record that could not be appended."""
         batch.is_open = False
         batches = self.waiting[batch.tp]
-        batches.remove(batch)
-        if not batches:
-            del self.waiting[batch.tp]
+        if len(batches) == 1:
             self._ready.pop(batch.tp, None)
+            del self.waiting[batch.tp]
+        else:
+            batches.remove(batch)
         place = self.places.get(batch.tp.topic)
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = None
@@ -329,7 +334,7 @@ class Accumulator(FastAppender):
     def take(self, tp: TopicPartition) -> Batch:
         """Remove and return the oldest waiting batch of ``tp``; it takes no more records from now on."""
         batches = self.waiting[tp]
-        batch = batches.popleft()
+        batch = batches[0]
         batch.is_open = False
         self._never_awaited(batch)
         place = self.places.get(tp.topic)
@@ -339,8 +344,10 @@ class Accumulator(FastAppender):
             self._busy.add(tp)
         else:
             self._busy.discard(tp)
-        del self.waiting[tp]
+        # A signal may end it at any point on the application's thread, and leaves nothing that is no batch.
         self._ready.pop(tp, None)
+        del self.waiting[tp]
+        batches.popleft()
         if batches:
             # To the end of the line: a partition that fills faster than it is sent must not starve others.
             self.waiting[tp] = batches

@@ -109,7 +109,8 @@ class DirectSends:
     def send_first(self, batch: Batch) -> bool:
         """Send a batch that was just begun, if the program is expected to wait for it. Under the gate."""
         accumulator, gate = self._accumulator, self._gate
-        if not self._is_expected or accumulator.incomplete:
+        if not self._is_expected or accumulator.incomplete or accumulator.waiting:
+            # What only waits, a signal has kept from being counted: it is sent first.
             return False
         self._is_expected = False
         if not isinstance(gate, LoopGate):
@@ -117,9 +118,9 @@ class DirectSends:
         form = self._form(batch.tp)
         if form is None:
             return False
-        # After the tasks that are ready now, whose records go along.
-        accumulator.queue(batch)
+        # After the tasks that are ready now, whose records go along. Reminded first: a signal may come in between.
         form.remind()
+        accumulator.queue(batch)
         gate.loop.call_soon(self._send_on_loop)
         return True
 
@@ -135,9 +136,9 @@ class DirectSends:
         if len(accumulator.incomplete) != 1 or len(accumulator.waiting) != 1:
             return False
         (batch,) = accumulator.incomplete
-        if not self._send(batch):
+        if batch.tp not in accumulator.waiting or not self._send(batch):
             return False
-        accumulator.take(batch.tp)
+        self._out_of_line(batch)
         gate, asked = self._gate, batch.delivery.asked
         if isinstance(gate, LoopGate) and asked is not None and gate.runs_here():
             slices = gate.slices
@@ -173,22 +174,30 @@ class DirectSends:
         )
 
     def _send(self, batch: Batch) -> bool:
+        if self._under_way is not None:
+            # A signal kept a thread from deciding that one, and it would be forgotten. The network thread decides it.
+            return False
         form = self._form(batch.tp)
         asked = None if form is None else form.send(batch)
         if asked is None:
             return False
+        # In this order: whoever waits for its answer decides what is under way.
+        self._under_way = batch
         batch.delivery.asked = asked
         self._went_out(batch)
         return True
 
     def _went_out(self, batch: Batch) -> None:
-        """It is out, and is not in line any more: count its memory, once. Under the gate."""
-        self._under_way = batch
+        """It is out: count its memory, once. Under the gate."""
         batch.delivery.expedite = None
-        accumulator = self._accumulator
-        if batch not in accumulator.incomplete and not batch.delivery.done:
-            accumulator.incomplete.add(batch)
-            accumulator.used_bytes += batch.size
+        if not batch.delivery.done:
+            self._accumulator.hold(batch)
+
+    def _out_of_line(self, batch: Batch) -> None:
+        """It does not wait to be sent any more. Under the gate."""
+        waiting = self._accumulator.waiting.get(batch.tp)
+        if waiting and waiting[0] is batch:
+            self._accumulator.take(batch.tp)
 
     def _form(self, tp: TopicPartition) -> SendForm | None:
         """The form of a partition on the connection to its leader; None: it cannot be sent directly."""
@@ -274,8 +283,10 @@ class DirectSends:
                 self._accumulator.wakeup()
                 return
             self._accumulator.let_go(batch)
-            if not delivery.done:
-                delivery.written_alone(*found_in(asked))
+            if not delivery.done and not delivery.written_alone(*found_in(asked)):
+                # A callback was added meanwhile, which takes no lock.
+                self._accumulator.wakeup()
+                return
             self._ended(batch)
 
     def _ended(self, batch: Batch) -> None:
@@ -283,6 +294,7 @@ class DirectSends:
 
         Under the gate.
         """
+        self._out_of_line(batch)
         self._under_way = batch.delivery.asked = None
         self._is_expected = not self._accumulator.incomplete
         sums = self._sums.get(batch.tp.topic)
@@ -302,13 +314,15 @@ class DirectSends:
         return True
 
     def took_over(self, way: DirectWay, request: Batch, now: int) -> Request:
-        batch, accumulator = request, self._accumulator
+        batch = request
         with self._gate:
             # An exception may have kept the application's thread from these.
-            if batch.tp in accumulator.waiting and accumulator.waiting[batch.tp][0] is batch:
-                accumulator.take(batch.tp)
+            self._out_of_line(batch)
             self._went_out(batch)
-            self._under_way = batch.delivery.asked = None
+            if self._under_way is batch:
+                self._under_way = None
+            batch.delivery.asked = None
+            self._topics.used(batch.tp.topic, now)
         made = self._sender.sent_directly(now, way.node_id, batch)
         self._delegate.sent_by_others(self._sender, [made])
         return made
@@ -323,6 +337,8 @@ class DirectSends:
             else:
                 # A thread was interrupted, or has left the callbacks to this one.
                 self._accumulator.release(left)
+                if not left.delivery.done:
+                    self._accumulator.unnotified.add(left.delivery)
                 self._ended(left)
             sums, self._sums = self._sums, {}
             for topic in sums:

@@ -184,24 +184,28 @@ class Delivery(ProduceRequestResult):
         """True if other code than the program's is to be called, of its own thread. Under the gate."""
         return bool(self._callbacks)
 
-    def written_alone(self, base_offset: int, log_append_time: int) -> None:
-        """As `complete`, of all records at once, with nothing to call. Under the gate.
+    def written_alone(self, base_offset: int, log_append_time: int) -> bool:
+        """As `complete`, of all records at once. False: there is something to call now. Under the gate.
 
-        A signal may end it at any point; `complete_anew` makes it whole.
+        A signal may end it at any point; `complete_anew` makes it whole, also after False.
         """
         self._parts = [_Part(0, base_offset, log_append_time, None, _NO_ERRORS)]
         self.is_written = True
-        self.end()
+        if not self.end_alone():
+            return False
         self.outstanding = 0
         self.gate.notify_all()
+        return True
 
     def complete_anew(self, base_offset: int, log_append_time: int, *, here: Slices | None = None) -> None:
         """As `complete`, of all records at once, and perhaps for the second time."""
         if self.done:
             with self.gate:
+                self._unnotified.discard(self)
                 self.gate.notify_all()
+            self._wake_waiters(here)
             return
-        self._parts.clear()
+        self._parts = []
         self.outstanding = 1
         self.complete(base_offset, log_append_time, here=here)
 
@@ -231,11 +235,24 @@ class Delivery(ProduceRequestResult):
             self.is_written = all(each.error is None for each in self._parts)
             record_callbacks = self.end()
             callbacks, self._callbacks = self._callbacks, {}
-            waiters, self._waiters = self._waiters, None
             if not record_callbacks and not callbacks:
                 self._unnotified.discard(self)
             self.gate.notify_all()
-        for slices, futures in (waiters or {}).items():
+        self._wake_waiters(here)
+        # Outside the lock: a callback may call send(), which takes it.
+        for each in callbacks:
+            call_back([*each], _callback_failed)
+        if isinstance(self.gate, LoopGate):
+            self.gate.call_each(_call_pair, zip(record_callbacks[::2], record_callbacks[1::2], strict=True))
+        elif record_callbacks:
+            _call_back(self.gate, record_callbacks)
+        if record_callbacks or callbacks:
+            # On a loop this is queued behind the callbacks.
+            at_home(self.gate, Delivery._all_notified)(self)
+
+    def _wake_waiters(self, here: Slices | None) -> None:
+        """Wake the tasks. A signal may end it at any point, and it may be called again."""
+        for slices, futures in (self._waiters or {}).items():
             if slices is here:
                 for waiter in futures:
                     _wake(waiter)
@@ -248,16 +265,7 @@ class Delivery(ProduceRequestResult):
                     self.topic,
                     self.partition,
                 )
-        # Outside the lock: a callback may call send(), which takes it.
-        for each in callbacks:
-            call_back([*each], _callback_failed)
-        if isinstance(self.gate, LoopGate):
-            self.gate.call_each(_call_pair, zip(record_callbacks[::2], record_callbacks[1::2], strict=True))
-        elif record_callbacks:
-            _call_back(self.gate, record_callbacks)
-        if record_callbacks or callbacks:
-            # On a loop this is queued behind the callbacks.
-            at_home(self.gate, Delivery._all_notified)(self)
+        self._waiters = None
 
     def _all_notified(self) -> None:
         with self.gate:
@@ -293,7 +301,8 @@ class Delivery(ProduceRequestResult):
             # The task was cancelled. Drop its waiter: it may await the same future many times, each for a while.
             if not self.done:
                 with self.gate:
-                    if self._waiters is not None:
+                    # Once it is done they are being woken, and stay as they are.
+                    if self._waiters is not None and not self.done:
                         self._waiters[slices].pop(waiter, None)
             raise
 

@@ -287,7 +287,9 @@ class Sender:
         partition = self._outcomes.of(batch.tp)
         if batch.encoded is not None:
             return True
-        if self._config.enable_idempotence and batch.base_sequence < 0:
+        # A thread of the application may have sent it already (`sent_directly`).
+        is_sent = batch.base_sequence >= 0
+        if self._config.enable_idempotence and not is_sent:
             assert identity is not None, "no batch is chosen before there is a producer id"
             # The epoch may differ in each transaction; without transactions each partition has its own.
             if partition.needs_identity or (self._transactions is not None and not partition.has(*identity)):
@@ -307,7 +309,7 @@ class Sender:
                 error if isinstance(error, KafkaError) else LocalError(f"cannot encode records: {error!r}")
             )
             cause.__cause__ = error if cause is not error else None
-            self._outcomes.fail(batch, cause, never_sent=True)
+            self._outcomes.fail(batch, cause, never_sent=not is_sent)
             return False
         return True
 
