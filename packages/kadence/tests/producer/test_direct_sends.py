@@ -505,7 +505,9 @@ def test_a_callback_that_comes_while_the_answer_is_taken(
     producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes no lock, so it may come after the look for callbacks."""
-    before, called, missed = Delivery.written_alone, [], []
+    before = Delivery.written_alone
+    called: list[RecordFuture] = []
+    missed: list[bool] = []
 
     def late(self: Delivery, *arguments: Any) -> bool:
         if not called and not missed:
@@ -541,7 +543,7 @@ def test_ctrl_c_before_the_answer_is_taken_and_another_record(
         raise KeyboardInterrupt
 
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
-        values = []
+        values: list[bytes] = []
 
         def once() -> bool:
             settle(producer, ways)
