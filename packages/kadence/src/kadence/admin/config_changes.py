@@ -10,7 +10,7 @@ from kadence.admin.calls import Ask, Calls, operation
 from kadence.admin.configs import KINDS, ConfigResource, as_resources, by_node_of, refused, text_of
 from kadence.admin.dead_letter_queues import describe_dead_letter_queues
 from kadence.admin.values import Outcomes
-from kadence.client.dead_letter_topics import TOPIC, warning
+from kadence.client.dead_letter_topics import COPIES, TOPIC, warning
 from kadence.client.waits import Waits
 from kadence.errors import KafkaError
 from kadence.lazy_dataclasses import dataclass
@@ -45,7 +45,9 @@ ConfigValue = ConfigChange | str | int | float | bool | None
 
 V = TypeVar("V")
 
-_OPERATIONS: Final = {"set": 0, "delete": 1, "append": 2, "subtract": 3}
+_SET: Final = 0
+
+_OPERATIONS: Final = {"set": _SET, "delete": 1, "append": 2, "subtract": 3}
 
 
 @operation
@@ -106,28 +108,35 @@ def incremental_alter_configs(
         return result
 
     outcomes = yield from calls.settle(wanted, attempt, deadline)
-    if not validate_only:
-        yield from _warn_of_dead_letters(
-            calls,
-            deadline,
-            [each.name for each in outcomes if each.kind == "group" and TOPIC in changes[each]],
-        )
+    for resource in () if validate_only else outcomes:
+        if resource.kind == "group":
+            made = {each.name: each.value for each in wanted[resource] if each.config_operation == _SET}
+            if topic := made.get(TOPIC):
+                copies = made.get(COPIES)
+                yield from _warn_of_dead_letters(
+                    calls, deadline, resource.name, topic, None if copies is None else copies == "true"
+                )
     return outcomes
 
 
-def _warn_of_dead_letters(calls: Calls, deadline: int, groups: Collection[str]) -> Waits[None]:
-    """Log what is wrong with the new dead letter topics of these groups. The settings are made already."""
-    if not groups:
-        return
+def _warn_of_dead_letters(
+    calls: Calls, deadline: int, group: str, topic: str, copies: bool | None
+) -> Waits[None]:
+    """Log what is wrong with a group's new dead letter topic. The settings are made already.
+
+    They are not read back: the broker that is asked may not have learnt of them.
+    """
     try:
-        queues = yield from describe_dead_letter_queues(calls, deadline, groups)
+        queues = yield from describe_dead_letter_queues(
+            calls, deadline, group, topic=topic, copies_records=copies
+        )
     except KafkaError as error:
-        queues = Outcomes(errors=dict.fromkeys(groups, error))
-    for group, queue in queues.items():
-        says = warning(group, queue.topic or "", queue.faults, is_read=queue.is_read)
+        queues = Outcomes(errors={group: error})
+    for queue in queues.values():
+        says = warning(group, topic, queue.faults, is_read=queue.is_read)
         if says is not None:
             _log.warning("%s", says)
-    for group, unseen in queues.errors.items():
+    for unseen in queues.errors.values():
         _log.info("group %s: its dead letter topic could not be looked at: %s", group, unseen)
 
 
