@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 from tests.interop.tools import CONFIGS, TOOLS, Tools
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.protocol.real_requests import OF_THIS_KAFKA
 
 import docs
@@ -45,6 +45,8 @@ class Side:
         self._directory = directory
         self._tools = tools
         self(TOPICS, "--create", "--topic", name, "--partitions", "2")
+        # Kafka's controller answers before its broker lists the topic, and a tool may create it again meanwhile.
+        until(lambda: name in self._tools(TOPICS, "--bootstrap-server", servers, "--list").split())
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> tuple[int, list[str]]:
         """The exit code, and the lines on stdout, without what differs from one broker to the next."""

@@ -184,9 +184,16 @@ def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() 
         (error,) = consumer.commit(timeout=10).values()
         # The latter if a fetch ahead has got the record from the new leader before.
         assert isinstance(error, NotLeaderError | InvalidRecordStateError)
-        (again,) = polled(consumer)
-        assert (again.value, again.offset) == (b"second", held.offset)
-        assert consumer.commit() == {TopicPartition("t", 0): None}
+
+        def is_accepted() -> bool:
+            (again,) = polled(consumer)
+            assert (again.value, again.offset) == (b"second", held.offset)
+            (error,) = consumer.commit().values()
+            assert error is None or isinstance(error, NotLeaderError | InvalidRecordStateError)
+            return error is None
+
+        # The leader in between may have given it out, too.
+        until(is_accepted, every=0)
 
 
 def test_q4_records_of_a_leader_that_was_away_come_again_before_their_old_locks_end(
