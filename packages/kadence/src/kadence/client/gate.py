@@ -73,5 +73,4 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
 
     def notify_all(self) -> None:
         """Something has changed. Any thread that holds the lock."""
-        if self._changed._waiters:  # type: ignore[attr-defined]  # a deque, in every CPython; mostly nobody waits
-            self._changed.notify_all()
+        self._changed.notify_all()
