@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -107,6 +108,39 @@ def test_a_table_is_made_of_bytes_and_a_renewed_row_comes_back_as_a_record(expli
         *(("jobs", 0, 2, RENEW), ("jobs", 0, 0, RENEW), ("jobs", 1, 2, ACCEPT)),
         ("jobs", 0, 0, REJECT),
     ]
+
+
+@pytest.mark.parametrize("tables", [False, True])
+def test_a_renewed_record_comes_back_by_the_kind_of_poll_that_returned_it(
+    make: Callable[..., Made], tables: bool
+) -> None:
+    consumer, network = make(
+        {"share.acknowledgement.mode": "explicit"}, value_deserializer=lambda data: data.decode()
+    )
+    network.put(2)
+
+    def values_of(as_table: bool) -> list[Any]:
+        if as_table:
+            return list(consumer.poll_arrow().column("value").to_pylist())
+        return [record.value for record in consumer.poll()]
+
+    values = values_of(tables)
+    assert values == ([b"v0", b"v1"] if tables else ["v0", "v1"])
+    consumer.acknowledge("jobs", 0, 0, AcknowledgeType.RENEW)
+    consumer.acknowledge("jobs", 0, 1)
+    names = ("poll()", "poll_arrow()") if tables else ("poll_arrow()", "poll()")
+    expected = f"{names[0]} cannot return the record of jobs-0 at offset 0, which {names[1]} has returned"
+    for _ in range(2):
+        with pytest.raises(IllegalStateError, match=re.escape(expected)):
+            values_of(not tables)
+    assert values_of(tables) == values[:1]
+    # Another word than a renewal frees both kinds.
+    consumer.acknowledge("jobs", 0, 0, AcknowledgeType.RENEW)
+    with pytest.raises(IllegalStateError, match=re.escape(expected)):
+        values_of(not tables)
+    consumer.acknowledge("jobs", 0, 0)
+    network.put(1, first=2)
+    assert values_of(not tables) == (["v2"] if tables else [b"v2"])
 
 
 def test_rows_of_several_fetches_in_any_order_and_chunking(explicit: Made) -> None:

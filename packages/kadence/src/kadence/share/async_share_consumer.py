@@ -184,6 +184,7 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
 
         Raises:
             ValueError: ``columns`` is empty, or names an unknown column, or one column twice.
+            IllegalStateError: a renewed record waits that `poll` returned deserialised: only `poll` returns it again.
             MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``). Or as `poll`.
         """
         polls = self._core.polls

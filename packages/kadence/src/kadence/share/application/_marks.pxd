@@ -13,6 +13,7 @@ cdef class Chunk:
     cdef readonly object partition
     cdef public list records
     cdef public object rows
+    cdef public bint is_decoded
     cdef public bytearray states
     cdef public dict bad
     cdef long long first

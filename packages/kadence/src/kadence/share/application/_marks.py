@@ -69,7 +69,8 @@ class Chunk:
         fetch: whose locks they have. partition: whose they are. records: as the application gets them, ascending.
         states: in explicit mode, of each record a byte: the type that is said of it and not sent, or a state above.
         bad: in explicit mode, what is said of bad records, by their offsets. No poll returns these.
-        rows: what the application gets as columns instead of records.
+        rows: what the application gets as columns instead of records. is_decoded: whether deserialisers made the
+            keys and values.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Chunk:
         self.partition = partition
         self.records = records
         self.rows = rows
+        self.is_decoded = False
         self.states = bytearray()
         self.bad: dict[int, int] = {}
         self.first = 0

@@ -268,6 +268,7 @@ class Buffer:
             if decoding is None:
                 passed = len(raw)
             else:
+                chunk.is_decoded = True
                 decoded = decoding.decode(reading.fetch, chunk, raw)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
                 if reading.is_gone:

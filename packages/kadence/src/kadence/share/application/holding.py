@@ -336,11 +336,26 @@ class Holding:
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
 
-    def take_renewed(self, limit: int) -> list[Chunk]:
-        """Up to ``limit`` renewed records, to be returned again."""
+    def take_renewed(self, limit: int, *, decoded: bool) -> list[Chunk]:
+        """Up to ``limit`` renewed records, to be returned again.
+
+        Args:
+            decoded: whether the poll that returns them has called deserialisers.
+
+        Raises:
+            IllegalStateError: they were returned by the other kind of poll.
+        """
         found: list[Chunk] = []
         for held in self._partitions.values() if self.marks.renewed else ():
             renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
+            for chunk, place in renewed:
+                if chunk.is_decoded != decoded:
+                    refused, returns = ("poll()", "poll_arrow()")[:: -1 if chunk.is_decoded else 1]
+                    raise IllegalStateError(
+                        f"{refused} cannot return the record of {chunk.partition} at offset {chunk.offset(place)}, "
+                        f"which {returns} has returned and the application has renewed: call {returns} for it, or "
+                        "acknowledge the record in another way"
+                    )
             renewed.sort(key=lambda each: each[0].offset(each[1]))
             for chunk, place in renewed[:limit]:
                 if not found or found[-1].fetch is not chunk.fetch:

@@ -151,7 +151,7 @@ class SharePolls:
                 if self._holding.renews:
                     self.send_said()
                 if self._holding.renews:
-                    chunks = self._take_renewed(limit)
+                    chunks = self._take_renewed(limit, decodes=decodes)
                 else:
                     if not self._buffer.is_empty:
                         self._leave_said()
@@ -246,8 +246,9 @@ class SharePolls:
             raise ClosedError("this consumer is closed")
         return chunks
 
-    def _take_renewed(self, limit: int) -> list[Chunk]:
-        chunks = self._renewed = self._holding.take_renewed(limit)
+    def _take_renewed(self, limit: int, *, decodes: bool) -> list[Chunk]:
+        decoded = decodes and self._buffer.decoding is not None
+        chunks = self._renewed = self._holding.take_renewed(limit, decoded=decoded)
         return chunks
 
     def _arm(self) -> None:
