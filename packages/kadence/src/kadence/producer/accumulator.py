@@ -190,7 +190,8 @@ class Accumulator(FastAppender):
         """Return the batch for a record of ``size`` bytes, and whether it was begun for this record."""
         batches = self.waiting.get(tp)
         last = batches[-1] if batches else None
-        is_new = last is None or (last.size + size > last.limit and last.count > 0)
+        # A batch that was sent directly is still in line where a signal has interrupted that.
+        is_new = last is None or not last.is_open or (last.size + size > last.limit and last.count > 0)
         if last is None or is_new:
             if last is not None:
                 last.is_open = False

@@ -1,0 +1,114 @@
+"""What the tests of direct sends share: which way a batch went, and what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from tests.patience import PATIENCE, until
+
+from kadence import Consumer, Producer, Record, TopicPartition
+from kadence.net import drain
+from kadence.producer.direct_sends import DirectSends
+from kadence.producer.futures import RecordMetadata
+from kadence_broker import Broker
+
+needs_the_direct_way = pytest.mark.skipif(
+    not drain.COMPILED or drain.drain.new_arrivals() is None,
+    reason="no futexes, or threads share the interpreter",
+)
+
+PARTITIONS = 2
+
+
+class Ways:
+    """Counts the batches that the application's threads sent and decided, and those that were taken over."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sent = self.taken_over = 0
+        send, took_over = DirectSends._send, DirectSends.took_over
+
+        def counted(direct: DirectSends, *arguments: Any) -> bool:
+            is_sent = send(direct, *arguments)
+            self.sent += is_sent
+            return is_sent
+
+        def taken(direct: DirectSends, *arguments: Any) -> Any:
+            self.taken_over += 1
+            return took_over(direct, *arguments)
+
+        monkeypatch.setattr(DirectSends, "_send", counted)
+        monkeypatch.setattr(DirectSends, "took_over", taken)
+
+
+def settle(producer: Producer, ways: Ways) -> None:
+    """Send to each partition until that is done by this thread."""
+
+    def is_direct(partition: int) -> bool:
+        before = ways.sent
+        producer.send("t", b"before", partition=partition).result(PATIENCE)
+        return ways.sent > before
+
+    for partition in range(PARTITIONS):
+        until(partial(is_direct, partition), every=0)
+
+
+def records_in(servers: str) -> list[Record[Any, Any]]:
+    """All records but those of `settle`, partition by partition."""
+    found: list[Record[Any, Any]] = []
+    with Consumer(bootstrap_servers=servers, auto_offset_reset="earliest") as consumer:
+        partitions = [TopicPartition("t", number) for number in range(PARTITIONS)]
+        consumer.assign(partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < ends[each] for each in partitions):
+            found += consumer.poll(PATIENCE)
+    found.sort(key=lambda record: (record.partition, record.offset))
+    return [record for record in found if record.value != b"before"]
+
+
+def stored(broker: Broker) -> list[bytes]:
+    return [record.value for record in records_in(broker.bootstrap_servers)]
+
+
+def trips(producer: Producer, count: int, first: int = 0) -> list[RecordMetadata]:
+    return [
+        producer.send("t", b"%d" % number, partition=number % PARTITIONS).result(PATIENCE)
+        for number in range(first, first + count)
+    ]
+
+
+def expected(count: int) -> list[bytes]:
+    """What `stored` says after so many trips."""
+    return [
+        b"%d" % number
+        for partition in range(PARTITIONS)
+        for number in range(count)
+        if number % PARTITIONS == partition
+    ]
+
+
+def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
+    """Runs it on a thread; the result waits for it, and returns or raises as it did."""
+    outcome: list[Any] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001 - it is raised by the waiting thread
+            errors.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def joined() -> Any:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+        if errors:
+            raise errors[0]
+        return outcome[0]
+
+    return joined
