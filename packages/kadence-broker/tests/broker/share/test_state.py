@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import shutil
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.broker.share.scene import GROUP, Scene, acks, acquired
-from tests.patience import until
+from tests.patience import PATIENCE, until
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.share_snapshot_record import ShareSnapshotKey, ShareSnapshotValue, StateBatch
@@ -26,7 +27,13 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 def killed(scene: Scene, path: Path, **config: Any) -> Scene:
     """Another broker with what this one has on the disk at this moment."""
     copy = path.with_name(path.name + "-killed")
-    shutil.copytree(path, copy)
+    disk = scene.core._disk
+    assert disk is not None
+    assert disk._flusher is not None
+    copied = Future[Path]()
+    # By the thread that writes: no file goes while it is copied.
+    disk._flusher.run(lambda: copied.set_result(shutil.copytree(path, copy)))
+    copied.result(PATIENCE)
     scene.close()
     return Scene(copy, **config)
 
