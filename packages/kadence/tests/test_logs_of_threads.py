@@ -16,6 +16,7 @@ from tests.patience import PATIENCE, until
 
 from kadence import Broker, Consumer, Producer, logs, own_threads
 from kadence.logs import OwnThread, logger
+from kadence_testing.kafka import free_ports
 
 LOG = logger("kadence.test_logs")
 
@@ -294,8 +295,7 @@ class ToKafka(logging.Handler):
 
 def test_a_handler_that_writes_to_kafka_while_brokers_are_away() -> None:
     """The program's line is written as soon as they are there, and not lost after max.block.ms."""
-    with Broker(topics={"logs": 1}) as broker:
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
+    (port,) = free_ports(1)
     producer = Producer(
         bootstrap_servers=f"127.0.0.1:{port}", max_block_ms=30_000, reconnect_backoff_max_ms=100
     )

@@ -21,8 +21,8 @@ from kadence_broker.faults import Faults
 from kadence_broker.faults.topics import topics_of
 from kadence_broker.fetching import ReadablePartitions
 from kadence_broker.group_configs import stored_fault
-from kadence_broker.nodes import Listen, Nodes
-from kadence_broker.server.listener import address_text, listen
+from kadence_broker.nodes import Bind, Nodes
+from kadence_broker.server.listener import address_text, bind
 from kadence_broker.server.loop import Loop
 from kadence_broker.server.security import Security
 from kadence_broker.server.server import Server
@@ -45,14 +45,15 @@ class Surroundings:
 
     Attributes:
         clock: the monotonic one. selector: None: the system's, which other threads can wake.
-        worker: waits for the disk; None: a thread. listen: opens a listening socket. new_uuid: 16 bytes, for topic ids.
-        new_member_id: the random part of member ids; None: UUIDs. wall_ms: ms since 1970; None: the machine's.
+        worker: waits for the disk; None: a thread. bind: opens a socket that does not listen yet.
+        new_uuid: 16 bytes, for topic ids. new_member_id: the random part of member ids; None: UUIDs.
+        wall_ms: ms since 1970; None: the machine's.
     """
 
     clock: Clock = field(default_factory=SystemClock)
     selector: selectors.BaseSelector | None = None
     worker: Worker | None = None
-    listen: Listen = listen
+    bind: Bind = bind
     new_uuid: Callable[[], bytes] = lambda: uuid4().bytes
     new_member_id: Callable[[], str] | None = None
     wall_ms: Callable[[], int] | None = None
@@ -114,7 +115,7 @@ class BrokerCore:
             host,
             {node_id: sock.getsockname()[1] for node_id, sock in enumerate(sockets, 1)},
             self._services.leaders_changed,
-            surroundings.listen,
+            surroundings.bind,
         )
         for node_id, sock in enumerate(sockets, 1):
             self.server.add(node_id, sock)
@@ -151,6 +152,7 @@ class BrokerCore:
     def free(self) -> None:
         """Close connections, files and the loop."""
         self.server.close()
+        self.nodes.close()
         if self._disk is not None:
             self._disk.close()
         self.loop.close()

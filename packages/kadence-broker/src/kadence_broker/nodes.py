@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 
-from kadence.errors import ConfigError
+from kadence.errors import ConfigError, ConnectError
 from kadence_broker.cluster import BrokerNode, Cluster
+from kadence_broker.server.listener import begin_to_listen
 from kadence_broker.server.server import Server
 from kadence_broker.storage import Partition
 
-__all__ = ["Listen", "Nodes"]
+__all__ = ["Bind", "Nodes"]
 
-Listen = Callable[[str, int], socket.socket]
-"""Opens a listening socket on a host and a port."""
+Bind = Callable[[str, int], socket.socket]
+"""Opens a socket on a host and a port that does not listen yet."""
 
 
 class Nodes:
@@ -23,10 +25,10 @@ class Nodes:
     Args:
         host, ports: where they listen. Clients may be given other addresses.
         leaders_changed: called with partitions that have another leader, or none.
-        listen: opens the socket of a node that starts again.
+        bind: opens the socket of a stopped node, which keeps its port.
     """
 
-    __slots__ = ("_cluster", "_host", "_leaders_changed", "_listen", "_server", "_stopped", "ports")
+    __slots__ = ("_bind", "_bound", "_cluster", "_host", "_leaders_changed", "_server", "_stopped", "ports")
 
     def __init__(
         self,
@@ -35,15 +37,17 @@ class Nodes:
         host: str,
         ports: Mapping[int, int],
         leaders_changed: Callable[[Iterable[Partition]], None],
-        listen: Listen,
+        bind: Bind,
     ) -> None:
-        self._listen = listen
+        self._bind = bind
         self._server = server
         self._cluster = cluster
         self._host = host
         self.ports = ports
         self._leaders_changed = leaders_changed
         self._stopped: dict[int, BrokerNode] = {}
+        self._bound: dict[int, socket.socket] = {}
+        """The sockets of stopped nodes: no other program gets their ports."""
 
     def all(self) -> list[BrokerNode]:
         """All nodes, running or not, by id."""
@@ -64,6 +68,7 @@ class Nodes:
         self._cluster.lead(leaders)
         self._stopped[node_id] = self._cluster.nodes.pop(node_id)
         self._server.stop(node_id)
+        self._keep_port(node_id)
         self._leaders_changed(leaders)
 
     def start(self, node_id: int) -> None:
@@ -75,7 +80,8 @@ class Nodes:
         """
         if node_id not in self._stopped:
             raise ConfigError(f"node {node_id} was not stopped; stopped are {sorted(self._stopped)}")
-        sock = self._listen(self._host, self.ports[node_id])
+        sock = self._bound.pop(node_id, None) or self._bind(self._host, self.ports[node_id])
+        begin_to_listen(sock)
         leaders = {
             each: node_id for each in self._partitions() if each.leader_id < 0 and each.replica_id == node_id
         }
@@ -83,10 +89,21 @@ class Nodes:
             self._cluster.lead(leaders)
         except OSError:
             sock.close()
+            self._keep_port(node_id)
             raise
         self._cluster.nodes[node_id] = self._stopped.pop(node_id)
         self._server.add(node_id, sock)
         self._leaders_changed(leaders)
+
+    def _keep_port(self, node_id: int) -> None:
+        # Where another program was quicker, the start of the node tries again.
+        with contextlib.suppress(ConnectError):
+            self._bound[node_id] = self._bind(self._host, self.ports[node_id])
+
+    def close(self) -> None:
+        """Let other programs have the ports of stopped nodes."""
+        for sock in self._bound.values():
+            sock.close()
 
     def _partitions(self) -> list[Partition]:
         return [each for topic in self._cluster.topics.values() for each in topic.partitions]

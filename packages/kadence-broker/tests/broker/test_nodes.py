@@ -15,7 +15,7 @@ from tests.broker.wire import Wire
 from tests.patience import PATIENCE, until
 
 from kadence import Consumer, Producer, TopicPartition
-from kadence.errors import ConfigError, LocalError
+from kadence.errors import ConfigError, ConnectError, LocalError
 from kadence.protocol import error_codes as codes
 from kadence.protocol.elect_leaders import ElectLeadersRequest
 from kadence.protocol.metadata import MetadataRequest
@@ -52,6 +52,37 @@ def test_the_others_lead_what_a_stopped_node_led() -> None:
         assert leaders(wire) == after, "as in Kafka, leadership does not come back by itself at once"
         with Wire(broker, 2) as again:
             assert len(again.call(MetadataRequest(topics=[])).brokers) == 3
+
+
+def test_a_stopped_node_keeps_its_port_until_the_broker_is_closed() -> None:
+    """Else another program may get it, which listens on any free port or connects from one."""
+    with Broker(nodes=2) as broker:
+        host, _, port = broker.bootstrap_servers.split(",")[1].rpartition(":")
+        for _ in range(2):
+            broker.stop_node(2)
+            with socket.socket() as other, pytest.raises(OSError, match="in use"):
+                other.bind((host, int(port)))
+            assert refuses(f"{host}:{port}")
+            broker.start_node(2)
+            with Wire(broker, 2) as wire:
+                assert len(wire.call(MetadataRequest(topics=[])).brokers) == 2
+        broker.stop_node(2)
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((host, int(port)))
+
+
+def test_a_node_does_not_start_while_another_program_listens_on_its_port() -> None:
+    with Broker(nodes=2) as broker:
+        host, _, port = broker.bootstrap_servers.split(",")[1].rpartition(":")
+        broker.stop_node(2)
+        with socket.create_server((host, int(port))):
+            for _ in range(2):
+                with pytest.raises(ConnectError, match=f":{port}: the port is in use"):
+                    broker.start_node(2)
+        assert broker.node_ids == [1]
+        broker.start_node(2)
+        assert broker.node_ids == [1, 2]
 
 
 def test_without_an_election_partitions_wait_for_their_node() -> None:

@@ -28,6 +28,7 @@ from kadence.protocol.fetch import FetchRequest
 from kadence.protocol.list_offsets import ListOffsetsRequest
 from kadence.protocol.metadata import MetadataRequest
 from kadence.protocol.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kadence_testing.kafka import free_ports
 
 HOUR_MS = 3_600_000
 
@@ -479,8 +480,9 @@ def test_kip1242_a_stranger_at_the_address_of_our_broker_is_not_read_from(
 ) -> None:
     """The broker moves, and one of another cluster gets its address."""
     with ExitStack() as stack:
-        old = stack.enter_context(Broker(topics={"t": 1}, data_dir=tmp_path))
-        address, entrance = old.bootstrap_servers, stack.enter_context(door(old))
+        (port,) = free_ports(1)
+        old = stack.enter_context(Broker(port, topics={"t": 1}, data_dir=tmp_path))
+        entrance = stack.enter_context(door(old))
         consumer = stack.enter_context(
             Consumer(
                 bootstrap_servers=entrance.address,
@@ -494,7 +496,7 @@ def test_kip1242_a_stranger_at_the_address_of_our_broker_is_not_read_from(
         assert numbers(read(consumer, 1)) == [1]
         entrance.target = "127.0.0.1:1"
         old.close()
-        stranger = stack.enter_context(Broker(int(address.rpartition(":")[2]), topics={"t": 1}))
+        stranger = stack.enter_context(Broker(port, topics={"t": 1}))
         with stranger.faults.observe() as met:
             _send(stranger, b"7", b"8")
             until(lambda: _has_met(met.messages, checks), what="the stranger is met")

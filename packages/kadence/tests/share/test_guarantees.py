@@ -37,6 +37,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest
+from kadence_testing.kafka import free_ports
 
 
 class World:
@@ -435,12 +436,12 @@ def test_a_cancelled_task_repeats_no_record_that_is_done(world: World) -> None:
 
 
 def test_a_broker_that_restarts_repeats_only_what_was_not_acknowledged(tmp_path: Path) -> None:
-    with Broker(topics={"t": 1}, config=FAST, data_dir=tmp_path) as broker:
+    (port,) = free_ports(1)
+    with Broker(port, topics={"t": 1}, config=FAST, data_dir=tmp_path) as broker:
         from_the_start(broker)
         world = World(broker)
         world.write(b"1", b"2")
         world.process(world.notes, workers=1)
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
         world.write(b"3")
     with Broker(port, config=FAST, data_dir=tmp_path) as broker:
         world.broker = broker

@@ -16,7 +16,7 @@ from kadence.errors import ConfigError, ConnectError
 from kadence.logs import logger
 from kadence_broker.server.loop import Loop
 
-__all__ = ["Listener", "address_text", "listen", "listen_all", "reachable"]
+__all__ = ["Listener", "address_text", "begin_to_listen", "bind", "listen_all", "reachable"]
 
 _log = logger("kadence.broker")
 
@@ -157,6 +157,23 @@ def listen_all(host: str, port: int, nodes: int) -> list[socket.socket]:
 
 def listen(host: str, port: int) -> socket.socket:
     """One listening socket, non-blocking; raises as `listen_all`."""
+    bound = bind(host, port)
+    begin_to_listen(bound)
+    return bound
+
+
+def begin_to_listen(bound: socket.socket) -> None:
+    """Accept connections from now on. If this raises `ConnectError`, the socket is closed."""
+    try:
+        bound.listen(_BACKLOG)
+    except OSError as error:
+        host, port = bound.getsockname()[:2]
+        bound.close()
+        raise ConnectError(_refusal(host, port, error)) from error
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket that has its port and refuses connections, non-blocking; raises as `listen_all`."""
     if not 0 <= port <= 65_535:
         # The system would take it modulo 65536 without a word.
         raise ConfigError(f"a port is 0 to 65535 (0: any free one), not {port}")
@@ -164,21 +181,20 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        bound = socket.socket(family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise ConnectError(_refusal(host, port, error)) from error
     try:
         if os.name == "posix":
             # Without it a restart within a minute finds the port held by connections that are over. On Windows it would
             # let another process take the port.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-        listener.setblocking(False)
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.setblocking(False)
     except OSError as error:
-        listener.close()
+        bound.close()
         raise ConnectError(_refusal(host, port, error)) from error
-    return listener
+    return bound
 
 
 def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:

@@ -193,10 +193,13 @@ class SimulatedBroker:
     def _start(self) -> None:
         self.process = process = Process(self._scheduler, BROKER)
         self._driver = driver = Driver(process, self._network, lambda: self._history.turned(core))
-        sockets = [
-            cast("socket.socket", self._network.listen(process, _HOST, _FIRST_PORT + number))
-            for number in range(self._nodes)
-        ]
+
+        def bind(host: str, port: int) -> socket.socket:
+            return cast("socket.socket", self._network.bind(process, host, port))
+
+        sockets = [bind(_HOST, _FIRST_PORT + number) for number in range(self._nodes)]
+        for each in sockets:
+            each.listen()
         self.core = core = BrokerCore(
             self._settings,
             sockets,
@@ -209,7 +212,7 @@ class SimulatedBroker:
                 clock=self._scheduler,
                 selector=driver.selector,
                 worker=_Disk(process, self._rng, self._disk_delay_ms, driver.stir),
-                listen=lambda host, port: cast("socket.socket", self._network.listen(process, host, port)),
+                bind=bind,
                 new_uuid=lambda: self._rng.randbytes(16),
                 new_member_id=lambda: self._rng.randbytes(16).hex(),
                 wall_ms=self._scheduler.wall_ms,

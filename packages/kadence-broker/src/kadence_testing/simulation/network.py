@@ -46,7 +46,7 @@ class Network:
         self.names: set[str] = set()
         self._fds = _FIRST_FD
         self._ports = 30_000
-        self._listening: dict[tuple[str, int], SimulatedSocket] = {}
+        self._bound: dict[tuple[str, int], SimulatedSocket] = {}
         self._cut: set[frozenset[str]] = set()
         self._alone: set[str] = set()
         self._held: list[Pipe] = []
@@ -136,25 +136,26 @@ class Network:
 
     # For sockets
 
-    def listen(self, process: Process, host: str, port: int) -> SimulatedSocket:
-        """A listening socket; port 0: any free one."""
+    def bind(self, process: Process, host: str, port: int) -> SimulatedSocket:
+        """A socket that does not listen yet; port 0: any free one."""
         if port == 0:
             self._ports += 1
             port = self._ports
-        if (host, port) in self._listening:
+        if (host, port) in self._bound:
             raise OSError(errno.EADDRINUSE, "address already in use")
         sock = SimulatedSocket(self, process)
-        sock.listens_on((host, port))
-        self._listening[host, port] = sock
+        sock.address = host, port
+        self._bound[host, port] = sock
         return sock
 
     def listener_at(self, address: tuple[str, int]) -> SimulatedSocket | None:
-        return self._listening.get(address)
+        sock = self._bound.get(address)
+        return sock if sock is not None and sock.is_listening else None
 
     def forget(self, sock: Watchable) -> None:
         self.sockets.pop(sock.fd, None)
-        if isinstance(sock, SimulatedSocket) and self._listening.get(sock.address) is sock:
-            del self._listening[sock.address]
+        if isinstance(sock, SimulatedSocket) and self._bound.get(sock.address) is sock:
+            del self._bound[sock.address]
 
     def add(self, sock: Watchable) -> int:
         """Its descriptor."""
@@ -314,6 +315,14 @@ class SimulatedSocket(Watchable):
         scheduler.at(scheduler.now_ms() + self.network.delay(), lambda: self._knock(address[:2]))
         return errno.EINPROGRESS
 
+    def listen(self, backlog: int = 0) -> None:
+        """It takes as many connections as come."""
+        self._backlog = deque()
+
+    @property
+    def is_listening(self) -> bool:
+        return self._backlog is not None
+
     def accept(self) -> tuple[SimulatedSocket, tuple[str, int]]:
         assert self._backlog is not None
         if not self._backlog:
@@ -381,10 +390,6 @@ class SimulatedSocket(Watchable):
         self.vanish()
 
     # Called by the network
-
-    def listens_on(self, address: tuple[str, int]) -> None:
-        self.address = address
-        self._backlog = deque()
 
     def has_decided(self) -> bool:
         """Whether the attempt to connect has ended."""
