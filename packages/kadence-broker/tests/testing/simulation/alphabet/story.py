@@ -331,6 +331,8 @@ class Story:
                 life.program.restart()
         if not self.ledger.is_begun:
             self.rests(15)
+            if self.style.kind == "b":
+                self._rests_until_committed()
             self.ledger.is_begun = True
         self.write(4)
         simulation.run(0.5)
@@ -388,6 +390,15 @@ class Story:
         self.is_untouched = False
         if self.is_latest:
             self.ledger.is_begun = False
+
+    def _rests_until_committed(self) -> None:
+        """A transaction that is not answered keeps its member for long, and then takes the start along that it has."""
+        topics = [self.simulation.broker.core.cluster.topics.get(name) for name in (TOPIC, OTHER)]
+        logs = {(topic.topic_id, each.index) for topic in topics if topic for each in topic.partitions}
+        for _ in range(20):
+            if logs <= self.ledger.committed.keys():
+                break
+            self.rests(5)
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
         self.simulation.later(seconds, lambda: (action(), None)[1])
