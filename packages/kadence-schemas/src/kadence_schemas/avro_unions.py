@@ -2,7 +2,10 @@
 
 fastavro takes the first type that could hold the value in some way: it writes a datetime as a date, a large whole
 number as a double, and bytes as an array. So a value for a union with such types is converted first: each of its values
-of unions becomes a pair, the name of the type and the value, which fastavro writes unchanged. Other schemas need
+of unions becomes a pair, the name of the type and the value, which fastavro writes unchanged.
+
+fastavro counts the digits of a decimal without its exponent: it writes 1E+5 as six digits where the schema has four, or
+as another number where so many bytes do not hold it. So the decimals of a value are looked at, too. Other schemas need
 nothing.
 
 A union of null and one type is written like that type alone, with no more checks than a field of that type.
@@ -16,6 +19,7 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Final
 from uuid import UUID
@@ -78,10 +82,12 @@ class Unions:
     # ------------------------------------------------------------ which schemas
 
     def _needs(self, schema: Any) -> bool:
-        """Whether fastavro may take the wrong type of a union somewhere in the schema."""
+        """Whether fastavro may take the wrong type of a union somewhere in the schema, or write a wrong decimal."""
         schema = self._resolved(schema)
         if isinstance(schema, list):
             return self._is_ambiguous(schema) or any(self._needs(each) for each in schema)
+        if _is_decimal(schema):
+            return True
         if "name" not in schema:
             return any(self._needs(each) for each in _parts(schema))
         name = schema["name"]
@@ -137,6 +143,8 @@ class Unions:
         schema = self._resolved(schema)
         if isinstance(schema, list):
             return self._convert_union(schema, path)
+        if _is_decimal(schema):
+            return partial(_checked, schema, path)
         kind = schema["type"]
         if kind == "array":
             item = self._convert(schema["items"], f"{path}[]")
@@ -297,6 +305,7 @@ class Unions:
                     return None
                 # Of a number that is too large for a fixed type it makes more bytes, or another number.
                 fits = len(data) == schema.get("size", len(data)) and read(data, schema, None) == value
+                fits = fits and _digits(value, schema) <= schema["precision"]
                 return _OWN if fits else None
 
             return _with_value(decimal)
@@ -347,6 +356,25 @@ def _parts(schema: Mapping[str, Any]) -> list[Any]:
     parts = [schema[name] for name in ("items", "values") if name in schema]
     parts += [schema["type"]] if isinstance(schema["type"], list) else []
     return parts + [field["type"] for field in schema.get("fields", ())]
+
+
+def _is_decimal(schema: Mapping[str, Any]) -> bool:
+    return schema.get("logicalType") == "decimal"
+
+
+def _digits(value: Decimal, schema: Mapping[str, Any]) -> int:
+    """How many digits it has with the scale of its type; it may end in zeros that its exponent stands for."""
+    return value.adjusted() + 1 + int(schema.get("scale", 0)) if value and value.is_finite() else 0
+
+
+def _checked(schema: Mapping[str, Any], path: str, value: Any) -> Any:
+    """A value for a decimal, which fastavro does not refuse for its digits."""
+    if isinstance(value, Decimal) and (digits := _digits(value, schema)) > schema["precision"]:
+        raise SerializationError(
+            f"field {path or '(all)'}: {reprlib.repr(value)} has {digits} digits with the scale of its type, whose "
+            f"precision is {schema['precision']}"
+        )
+    return value
 
 
 def _is_risky(schema: Mapping[str, Any]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from itertools import count
@@ -136,6 +137,29 @@ def test_a_value_that_no_type_holds_is_refused(client: SchemaRegistryClient, uni
     ):
         with pytest.raises(SerializationError, match=rf"field {name}: no type of its union \(.*\) holds"):
             there_and_back(client, schema, made)
+
+
+@pytest.mark.parametrize("kind", [decimal(4, 2), decimal(4, 2, fixed(2))], ids=["bytes", "fixed"])
+def test_the_zeros_of_an_exponent_are_digits(client: SchemaRegistryClient, kind: Any) -> None:
+    """As in Java, which refuses it; fastavro does not count them, and two bytes do not hold 1000.00."""
+    for schema, path in (
+        (record(kind), "v"),
+        (record({"type": "array", "items": kind}), r"v\[\]"),
+        (record(record(kind, name="Inner")), r"v\.v"),
+    ):
+
+        def value(number: str, path: str = path) -> Any:
+            made = Decimal(number)
+            return {"v": [made] if path.endswith("]") else {"v": made} if path.endswith(".v") else made}
+
+        for number in ("1E+1", "-9E+1", "12", "0E+9", "99.99"):
+            assert there_and_back(client, schema, value(number))[1] == value(number)
+        for number, digits in (("1E+2", 5), ("-1E+3", 6), ("1.2E+40", 43)):
+            said = rf"field {path}: Decimal\('{re.escape(number)}'\) has {digits} digits .* precision is 4"
+            with pytest.raises(SerializationError, match=said):
+                there_and_back(client, schema, value(number))
+    with pytest.raises(SerializationError, match="no type of its union"):
+        there_and_back(client, record(["null", kind, "string"]), {"v": Decimal("1E+2")})
 
 
 def test_a_pair_names_the_type(client: SchemaRegistryClient) -> None:
