@@ -80,7 +80,7 @@ def configuration() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def key_table(rows: list[config.Key]) -> str:
+def key_table(rows: Sequence[config.Key]) -> str:
     lines = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key in rows:
         origin = f" ({key.since})" if key.since else ""

@@ -89,8 +89,9 @@ class BrokerCore:
             self.cluster.nodes[node_id] = BrokerNode(node_id, name, port)
         self.loop = Loop(surroundings.clock, self._before_wait, surroundings.selector, surroundings.wall_ms)
         self.shares = share_leader(settings, self.cluster, self.loop)
+        self.coordinator_config = settings.coordinator()
         self.coordination = Coordination(
-            settings.coordinator(),
+            self.coordinator_config,
             self.cluster,
             self.loop,
             shares=self.shares,

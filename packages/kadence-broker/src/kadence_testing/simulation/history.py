@@ -339,7 +339,7 @@ class History:
         )
         owners: dict[tuple[bytes, int], str] = {}
         configs = core.cluster.group_configs.get(group.group_id, {})
-        timeout = number_of(core.settings.coordinator(), configs, "consumer.session.timeout.ms")
+        timeout = number_of(core.coordinator_config, configs, "consumer.session.timeout.ms")
         for member_id, member in group.members.items():
             for held in (member.assigned, member.revoking):
                 for topic, partitions in held.items():

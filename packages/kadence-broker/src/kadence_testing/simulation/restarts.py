@@ -64,7 +64,7 @@ class Restarts:
         self, core: BrokerCore, group_id: str, partition: TopicPartition, offset: int, retention_ms: int = -1
     ) -> None:
         """A commit was acknowledged. ``retention_ms``: the retention time of an old client's request; -1: none."""
-        keeps_ms = retention_ms if retention_ms >= 0 else core.settings.coordinator().offsets_retention_ms
+        keeps_ms = retention_ms if retention_ms >= 0 else core.coordinator_config.offsets_retention_ms
         self._acknowledged[group_id, partition] = _Acknowledged(
             offset, _topic_id(core, partition.topic), self._scheduler.now_ms() + keeps_ms
         )

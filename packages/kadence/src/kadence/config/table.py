@@ -71,11 +71,19 @@ def same_key(config: type, name: str) -> Any:
     return field(default=item.default, metadata=item.metadata)
 
 
-def keys(config: type) -> list[Key]:
+def keys(config: type) -> tuple[Key, ...]:
     """The table of one client, in the order of its page."""
-    return [
-        replace(cast(Key, item.metadata["row"]), name=item.name.replace("_", ".")) for item in fields(config)
-    ]
+    table = _TABLES.get(config)
+    if table is None:
+        table = _TABLES[config] = tuple(
+            replace(cast(Key, item.metadata["row"]), name=item.name.replace("_", "."))
+            for item in fields(config)
+        )
+    return table
+
+
+_TABLES: Final[dict[type, tuple[Key, ...]]] = {}
+"""What `keys` has made: each client that is made asks for its table."""
 
 
 def unknown(name: str, cls: type, rows: Mapping[str, Key]) -> str:
