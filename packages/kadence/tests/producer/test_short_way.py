@@ -41,6 +41,7 @@ def shelf(batch_size: int = 100_000, clock: Callable[[], int] = wall_ms) -> Accu
     accumulator.places["t"] = TopicInfo((), tps, (0, 1, 2), StickyPartitioner(batch_size))
     for tp in tps:
         accumulator.append(tp, wall_ms(), None, b"first", (), 30, 0)
+    accumulator.announce()
     return accumulator
 
 

@@ -66,6 +66,7 @@ cdef class FastAppender:
     cdef public long long used_bytes
     cdef public long long claimed_bytes
     cdef public bint is_usable
+    cdef public bint has_news
     cdef public object begin
     cdef public object begun
     cdef object acquire

@@ -174,6 +174,8 @@ class FastAppender:
         wall_ms: the time of records that have none.
         used_bytes: bytes of all undecided batches. claimed_bytes: for the record that has waited for room the longest;
             no other gets them. is_usable: False once the producer is closed, failed or forked.
+        has_news: a batch was begun, and nobody has woken the network thread since. A signal may have come in between, so
+            the next record does it, by the long way.
         begin: makes the batch of a partition; None where that is for the long way. begun: called with it once it has its
             first record, to send it sooner or later. Both under the gate.
     """
@@ -347,6 +349,7 @@ class FastAppender:
         if (
             not batch.is_open
             or not self.is_usable
+            or self.has_news
             or batch.size + size >= batch.limit
             or self.used_bytes + self.claimed_bytes + size > self.buffer_memory
         ):

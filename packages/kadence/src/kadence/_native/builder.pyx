@@ -79,6 +79,11 @@ class RecordEncoder:
         return self.frame.count
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether it was sealed in place."""
+        return self.frame.is_sealed != 0
+
+    @property
     def base_timestamp(self) -> int:
         return self.frame.base
 

@@ -161,9 +161,9 @@ class Accumulator(FastAppender):
         size: int,
         now: int,
     ) -> tuple[RecordFuture, bool]:
-        """Add a record; return its future, and whether the network thread must be woken.
+        """Add a record; return its future, and whether to call `announce`.
 
-        It must when a batch was begun (its linger must be timed) or filled.
+        The network thread must know of a batch that was begun (its linger must be timed) or filled.
         """
         batch, is_news = self.batch_for(tp, size, now)
         index = batch.count
@@ -179,7 +179,12 @@ class Accumulator(FastAppender):
         if batch.size >= batch.limit:
             self.filled(tp)
             is_news = True
-        return RecordFuture(batch.delivery, index, timestamp), is_news
+        return RecordFuture(batch.delivery, index, timestamp), is_news or self.has_news
+
+    def announce(self) -> None:
+        """Wake the network thread for what was queued."""
+        self.wakeup()
+        self.has_news = False
 
     def filled(self, tp: TopicPartition) -> None:
         """A partition's batch has reached its limit: it does not linger."""
@@ -191,7 +196,7 @@ class Accumulator(FastAppender):
         batches = self.waiting.get(tp)
         last = batches[-1] if batches else None
         # A batch that was sent directly is still in line where a signal has interrupted that.
-        is_new = last is None or not last.is_open or (last.size + size > last.limit and last.count > 0)
+        is_new = last is None or last.builder.is_sealed or (last.size + size > last.limit and last.count > 0)
         if last is None or is_new:
             if last is not None:
                 last.is_open = False
@@ -217,6 +222,7 @@ class Accumulator(FastAppender):
 
     def queue(self, batch: Batch) -> None:
         """A batch was begun, behind the others of its partition."""
+        self.has_news = True
         batches = self.waiting.get(batch.tp)
         if batches is None:
             # In one step: a signal may come before or after it.

@@ -31,21 +31,19 @@ class ArrowSending:
     """Sends the rows of one `Producer.send_arrow` call.
 
     Args:
-        wakeup: wakes the network thread. now_ms: the clock.
+        now_ms: the clock.
     """
 
     def __init__(
         self,
         send_checks: SendChecks,
         accumulator: Accumulator,
-        wakeup: Callable[[], None],
         now_ms: Callable[[], int],
         data: Any,
         topic: str | None,
     ) -> None:
         self._send_checks = send_checks
         self._accumulator = accumulator
-        self._wakeup = wakeup
         self._now_ms = now_ms
         self._topic = topic
         self._count, self._unread = chunks_of(data, with_topic=topic is None)
@@ -169,9 +167,9 @@ class ArrowSending:
                     last[lane] = share = [lane, batch.delivery, first, length, chunk.first_row + begin]
                     self._shares.append(share)
             if is_new:
-                self._wakeup()
+                self._accumulator.announce()
         # Batches that are not full linger; the time of some may be over.
-        self._wakeup()
+        self._accumulator.announce()
 
     def _refuse_changed(self, number: int) -> NoReturn:
         error = SerializationError(
@@ -199,7 +197,7 @@ class ArrowSending:
         """Fail the open transaction: a part of a table must not be committed. Under the lock."""
         if queued and self._send_checks.transactions is not None:
             self._send_checks.transactions.not_taken(error)
-            self._wakeup()
+            self._accumulator.announce()
 
 
 def _rows_of(numbers: memoryview, lane: int, row: int, count: int) -> list[int]:

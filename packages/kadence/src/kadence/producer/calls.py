@@ -176,7 +176,7 @@ class Calls:
                 place.partitions[partition], timestamp, key, value, headers, size, self._clock.now_ms()
             )
         if is_news:
-            self._wakeup()
+            accumulator.announce()
         return future
 
     def not_taken(self, error: KafkaError) -> None:
@@ -204,9 +204,7 @@ class Calls:
                 "'partition' without nulls"
             )
         return self._all_of(
-            ArrowSending(
-                self._send_checks, self._accumulator, self._wakeup, self._clock.now_ms, data, topic
-            ).run()
+            ArrowSending(self._send_checks, self._accumulator, self._clock.now_ms, data, topic).run()
         )
 
     def _all_of(self, sending: Waits[ArrowDelivery]) -> Waits[ArrowDelivery]:

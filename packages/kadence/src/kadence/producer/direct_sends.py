@@ -122,6 +122,7 @@ class DirectSends:
         form.remind()
         accumulator.queue(batch)
         gate.loop.call_soon(self._send_on_loop)
+        accumulator.has_news = False
         return True
 
     def _send_on_loop(self) -> None:
@@ -261,6 +262,9 @@ class DirectSends:
             The rest of ``seconds``.
         """
         if not asked.enter():
+            if asked.is_answered:
+                # A signal has kept the thread that waited before from deciding it.
+                self.settle(delivery, asked)
             return seconds
         began = self._clock.now_ms()
         try:

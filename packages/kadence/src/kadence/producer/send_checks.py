@@ -91,7 +91,7 @@ class SendChecks:
         accumulator = self._accumulator
         if accumulator.direct is None or not accumulator.direct.send_first(batch):
             accumulator.queue(batch)
-            self._network.wakeup()
+            accumulator.announce()
 
     @property
     def largest(self) -> int:

@@ -1,0 +1,67 @@
+"""Ctrl-C at each line that a record and its wait run on the application's thread."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from tests.consumer.application.test_interrupted import Interruption
+from tests.patience import PATIENCE, until
+from tests.producer.direct_sends.world import Ways, needs_the_direct_way, settle, stored
+
+from kadence import Producer
+from kadence_broker import Broker
+
+pytestmark = needs_the_direct_way
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"linger_ms": 0}, {"linger_ms": 20}, {"linger_ms": 0, "compression_type": "gzip"}],
+    ids=["direct", "lingering", "not direct"],
+)
+@pytest.mark.parametrize("goes_on", ["same", "other", "waits", "flushes"])
+def test_ctrl_c_at_any_line(broker: Broker, ways: Ways, settings: dict[str, Any], goes_on: str) -> None:
+    """Whose `send` returned is written once and in order, whatever the program does next; nothing is left."""
+    is_direct = "compression_type" not in settings
+    sent: list[bytes] = []
+    begun: list[bytes] = []
+    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
+        if is_direct:
+            settle(producer, ways)
+        at, happened, direct = 0, True, ways.sent
+        while happened:
+            at += 1
+            value, future = b"%d" % (2 * at), None
+            begun.append(value)
+            interruption = Interruption(at)
+            try:
+                with contextlib.suppress(KeyboardInterrupt), interruption:
+                    future = producer.send("t", value, partition=0)
+                    if goes_on == "flushes":
+                        producer.flush(PATIENCE)
+                    else:
+                        future.result(PATIENCE)
+                happened = interruption.happened
+                if future is not None:
+                    sent.append(value)
+                    if goes_on == "waits":
+                        future.result(PATIENCE)
+                after = producer.send("t", b"%d" % (2 * at + 1), partition=int(goes_on == "other"))
+                assert after.result(PATIENCE).offset >= 0
+            except BaseException as error:
+                error.add_note(f"after an interruption at line {at}: {interruption.where}")
+                raise
+            sent.append(b"%d" % (2 * at + 1))
+        producer.flush(PATIENCE)
+        until(lambda: not (producer._accumulator.used_bytes or producer._accumulator.unnotified))
+        assert not producer._accumulator.waiting
+        assert not producer._accumulator.incomplete
+        assert (ways.sent > direct + at // 3) is is_direct
+    found = stored(broker)
+    assert len(found) == len(set(found))
+    assert set(sent) <= set(found) <= {*sent, *begun}
+    in_order = [value for value in sent if goes_on != "other" or not int(value) % 2]
+    assert [value for value in found if value in set(in_order)] == in_order
+    assert at > 30
