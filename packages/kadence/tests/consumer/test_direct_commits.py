@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.consumer.application.test_interrupted import Interruption
 from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Consumer, Producer, TopicPartition
@@ -329,6 +330,31 @@ def test_ctrl_c_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> N
         interrupting.join(PATIENCE)
     consumer.commit(later)
     assert stands_at(consumer, later)
+
+
+@pytest.mark.parametrize("goes_on", ["same", "next", "all"])
+def test_ctrl_c_at_any_line(broker: Broker, consumer: Consumer, ways: Ways, goes_on: str) -> None:
+    """The next commit counts, whichever it is."""
+    at, happened, sent = 0, True, 0
+    while happened:
+        at += 1
+        settle(consumer, ways)
+        record, before = next(consumer), ways.sent
+        interruption = Interruption(at)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            consumer.commit(record)
+        happened = interruption.happened
+        sent += ways.sent > before
+        try:
+            if goes_on == "next":
+                record = next(consumer)
+            consumer.commit(*(() if goes_on == "all" else (record,)))
+            assert stands_at(consumer, record)
+        except BaseException as error:
+            error.add_note(f"after an interruption at line {at}: {interruption.where}")
+            raise
+    assert sent > at // 4
+    assert at > 20
 
 
 def test_close_by_another_thread_in_the_wait(broker: Broker, ways: Ways) -> None:
