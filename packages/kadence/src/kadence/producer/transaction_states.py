@@ -151,8 +151,10 @@ class Lifecycle:
 
     def _joins(self, step: State) -> bool:
         """True if a call joins a step that is in progress, or one that ended without its caller having seen it."""
-        left, self._left = self._left, None
-        return self.state is step or (self.state is State.READY and left is step)
+        joins = self.state is step or (self.state is State.READY and self._left is step)
+        if joins:
+            self._left = None
+        return joins
 
     def check_open(self) -> None:
         """Raise if records may not be sent now."""
