@@ -232,8 +232,8 @@ class Calls:
                 # A callback cannot wait for itself and the callbacks after it.
                 pending |= accumulator.unnotified
             accumulator.flushing += 1
-            self._wakeup()
             try:
+                self._wakeup()
                 while pending := {
                     each for each in pending if not each.done or each in accumulator.unnotified
                 }:

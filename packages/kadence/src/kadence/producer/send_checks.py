@@ -299,8 +299,8 @@ class SendChecks:
         words, limit_ms = limit or (f"max.block.ms={self._config.max_block_ms}", self._config.max_block_ms)
         deadline = self.deadline(limit_ms)
         self._accumulator.flushing += 1
-        self._network.wakeup()
         try:
+            self._network.wakeup()
             while not done():
                 why = (
                     self._network.trouble
@@ -325,11 +325,10 @@ class SendChecks:
         """Wait in line until a record of ``size`` bytes fits; small records do not overtake a large one."""
         measures, began = self._accumulator.measures, self._clock.now_ms()
         ticket = object()
-        self._line[ticket] = size
-        self._claim()
-        self._accumulator.blocked += 1
-        self._network.wakeup()
         try:
+            self._line[ticket] = size
+            self._claim()
+            self._network.wakeup()
             while not (next(iter(self._line)) is ticket and self._accumulator.has_room(size)):
                 yield from self.wait(
                     deadline,
@@ -342,16 +341,24 @@ class SendChecks:
             measures.exhausted.record(self._clock.now_ms())
             raise
         finally:
+            try:
+                self._leave_line(ticket)
+            finally:
+                # Once more, should Ctrl-C come in the midst of it: the claim would stay for ever.
+                self._leave_line(ticket)
             now = self._clock.now_ms()
             measures.room_ms.record(now, now - began)
-            self._accumulator.blocked -= 1
-            del self._line[ticket]
-            self._claim()
-            if self._line:
-                self.gate.notify_all()
+
+    def _leave_line(self, ticket: object) -> None:
+        self._line.pop(ticket, None)
+        self._claim()
+        if self._line:
+            self.gate.notify_all()
 
     def _claim(self) -> None:
+        """The line has changed."""
         self._accumulator.claimed_bytes = next(iter(self._line.values()), 0)
+        self._accumulator.blocked = len(self._line)
 
     # ------------------------------------------------------------ errors
 

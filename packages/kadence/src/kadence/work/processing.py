@@ -421,8 +421,8 @@ class Processing:
         # After the end was interrupted by a second Ctrl-C, close() calls this, and must not wait.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
         desk.is_waited_for = True
-        desk.hurry()
         try:
+            desk.hurry()
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
                     log.warning(

@@ -11,6 +11,7 @@ from tests.patience import PATIENCE, until
 from tests.producer.direct_sends.world import Ways, needs_the_direct_way, settle, stored
 
 from kadence import Producer
+from kadence.errors import KafkaTimeoutError
 from kadence_broker import Broker
 
 pytestmark = needs_the_direct_way
@@ -64,4 +65,35 @@ def test_ctrl_c_at_any_line(broker: Broker, ways: Ways, settings: dict[str, Any]
     assert set(sent) <= set(found) <= {*sent, *begun}
     in_order = [value for value in sent if goes_on != "other" or not int(value) % 2]
     assert [value for value in found if value in set(in_order)] == in_order
+    assert at > 30
+
+
+@pytest.mark.parametrize("call", ["send", "flush"])
+def test_ctrl_c_in_a_call_that_waits_leaves_no_claim(broker: Broker, call: str) -> None:
+    """Else other records would wait for room for ever, or batches would never linger again."""
+    with Producer(
+        bootstrap_servers=broker.bootstrap_servers,
+        linger_ms=0,
+        buffer_memory=20_000,
+        batch_size=10_000,
+        max_block_ms=10,
+    ) as producer:
+        producer.send("t", b"before", partition=0).result(PATIENCE)
+        accumulator = producer._accumulator
+        with broker.faults.freeze():
+            stuck = producer.send("t", bytes(15_000), partition=0)
+            at, happened = 0, True
+            while happened:
+                at += 1
+                interruption = Interruption(at)
+                with contextlib.suppress(KeyboardInterrupt, KafkaTimeoutError), interruption:
+                    if call == "send":
+                        producer.send("t", bytes(9_000), partition=1)
+                    else:
+                        producer.flush(0.01)
+                happened = interruption.happened
+                left = accumulator.claimed_bytes, accumulator.blocked, accumulator.flushing
+                assert left == (0, 0, 0), f"after an interruption at line {at}: {interruption.where}"
+        assert stuck.result(PATIENCE).offset >= 0
+        assert producer.send("t", bytes(15_000), partition=1).result(PATIENCE).offset >= 0
     assert at > 30

@@ -191,11 +191,11 @@ class ClientCore(abc.ABC):
         exchange = self.exchange
         if self.closing:
             return
-        exchange.closing = True
-        exchange.woken = False
-        exchange.grace.end()
         error: Exception | None = None
         try:
+            exchange.closing = True
+            exchange.woken = False
+            exchange.grace.end()
             try:
                 if not self._client_state.ended:
                     yield from self._before_closing(deadline, processed_only=processed_only)
