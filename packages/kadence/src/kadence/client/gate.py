@@ -62,14 +62,27 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for a change, without the lock. False when the time is over."""
-        return self._changed.wait(timeout)
+        try:
+            return self._changed.wait(timeout)
+        except BaseException:
+            self._hold_again()
+            raise
 
     def leave(self, *, interrupts: bool) -> None:
         """Nothing to do: waiting calls were notified of each change."""
 
     def wait_for(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Wait until something is so. False when the time is over before."""
-        return self._changed.wait_for(done, timeout)
+        try:
+            return self._changed.wait_for(done, timeout)
+        except BaseException:
+            self._hold_again()
+            raise
+
+    def _hold_again(self) -> None:
+        """The condition has released the lock, and an exception came before its ``try``: the ``with`` needs it held."""
+        if not self._is_owned():
+            self.acquire()
 
     def notify_all(self) -> None:
         """Something has changed. Any thread that holds the lock."""
