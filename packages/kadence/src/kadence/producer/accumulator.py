@@ -165,14 +165,13 @@ class Accumulator(FastAppender):
 
         The network thread must know of a batch that was begun (its linger must be timed) or filled.
         """
-        batch, is_news = self.batch_for(tp, size, now)
-        index = batch.count
         try:
+            batch, is_news = self.batch_for(tp, size, now)
+            index = batch.count
             batch.builder.append(timestamp, key, value, headers)
         except BaseException:
-            # No memory, or Ctrl-C. Remove the empty batch: the network thread would not be woken for its records.
-            if not batch.count:
-                self._unbegin(batch)
+            # No memory, or Ctrl-C.
+            self.unbegin_empty(tp)
             raise
         batch.size += size
         self.used_bytes += size
@@ -223,15 +222,20 @@ class Accumulator(FastAppender):
     def queue(self, batch: Batch) -> None:
         """A batch was begun, behind the others of its partition."""
         self.has_news = True
-        batches = self.waiting.get(batch.tp)
-        if batches is None:
-            # In one step: a signal may come before or after it.
-            self.waiting[batch.tp] = deque((batch,))
-        else:
-            batches.append(batch)
-        self._arrange(batch.tp)
-        self.hold(batch)
-        self._fill(batch)
+        try:
+            batches = self.waiting.get(batch.tp)
+            if batches is None:
+                # In one step: a signal may come before or after it.
+                self.waiting[batch.tp] = deque((batch,))
+            else:
+                batches.append(batch)
+            self._arrange(batch.tp)
+            self.hold(batch)
+            self._fill(batch)
+        except BaseException:
+            # Ctrl-C: a batch that is here and not arranged would never be sent, nor what is added to it.
+            self._unbegin(batch)
+            raise
 
     def _fill(self, batch: Batch) -> None:
         """The next records of its partition go into this batch."""
@@ -239,15 +243,22 @@ class Accumulator(FastAppender):
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = batch
 
+    def unbegin_empty(self, tp: TopicPartition) -> None:
+        """Forget the last batch of ``tp`` if it was begun for a record that was not added."""
+        batches = self.waiting.get(tp)
+        if batches and not batches[-1].count:
+            self._unbegin(batches[-1])
+
     def _unbegin(self, batch: Batch) -> None:
-        """Forget a batch that was begun for a record that could not be appended."""
+        """Forget a batch that was begun, the last of its partition."""
         batch.is_open = False
-        batches = self.waiting[batch.tp]
-        if len(batches) == 1:
-            self._ready.pop(batch.tp, None)
-            del self.waiting[batch.tp]
-        else:
-            batches.remove(batch)
+        batches = self.waiting.get(batch.tp)
+        if batches is not None and batches[-1] is batch:
+            if len(batches) == 1:
+                self._ready.pop(batch.tp, None)
+                del self.waiting[batch.tp]
+            else:
+                batches.pop()
         place = self.places.get(batch.tp.topic)
         if place is not None and batch.tp.partition < place.count:
             place.open_batches[batch.tp.partition] = None

@@ -152,10 +152,14 @@ class ArrowSending:
                 if not accumulator.is_usable:
                     # The producer was closed, or the transaction failed, since the row before.
                     send_checks.check()
-                batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
-                row, segments = rows.hand_over(
-                    accumulator, numbers, row, batches, accumulator.wall_ms(), _STEP
-                )
+                try:
+                    batches[lane], is_new = accumulator.batch_for(self._lanes[lane], size, self._now_ms())
+                    row, segments = rows.hand_over(
+                        accumulator, numbers, row, batches, accumulator.wall_ms(), _STEP
+                    )
+                except BaseException:
+                    accumulator.unbegin_empty(self._lanes[lane])
+                    raise
                 for filled, batch, *_ in segments:
                     if batch.size >= batch.limit:
                         accumulator.filled(self._lanes[filled])

@@ -97,3 +97,40 @@ def test_ctrl_c_in_a_call_that_waits_leaves_no_claim(broker: Broker, call: str) 
         assert stuck.result(PATIENCE).offset >= 0
         assert producer.send("t", bytes(15_000), partition=1).result(PATIENCE).offset >= 0
     assert at > 30
+
+
+@pytest.mark.parametrize("settings", [{"linger_ms": 0}, {"linger_ms": 20, "batch_size": 2_000}], ids=str)
+def test_ctrl_c_at_any_line_of_send_arrow(broker: Broker, settings: dict[str, Any]) -> None:
+    """No row is written twice, and the next record goes its way: no empty or forgotten batch stays in line."""
+    pa = pytest.importorskip("pyarrow")
+    sent: list[bytes] = []
+    begun: list[bytes] = []
+    with Producer(bootstrap_servers=broker.bootstrap_servers, **settings) as producer:
+        at, happened = 0, True
+        while happened:
+            at += 1
+            interruption, values, is_done = (
+                Interruption(at),
+                [b"%d-%d" % (at, row) for row in range(60)],
+                False,
+            )
+            with contextlib.suppress(KeyboardInterrupt), interruption:
+                producer.send_arrow(pa.table({"value": values, "partition": [0] * len(values)}), "t")
+                producer.flush(PATIENCE)
+                is_done = True
+            happened = interruption.happened
+            (sent if is_done else begun).extend(values)
+            sent.append(b"after %d" % at)
+            try:
+                assert producer.send("t", sent[-1], partition=0).result(PATIENCE).offset >= 0
+            except BaseException as error:
+                error.add_note(f"after an interruption at line {at}: {interruption.where}")
+                raise
+        producer.flush(PATIENCE)
+        until(lambda: not (producer._accumulator.used_bytes or producer._accumulator.unnotified))
+        assert not producer._accumulator.waiting
+        assert not producer._accumulator.incomplete
+    found = stored(broker)
+    assert len(found) == len(set(found))
+    assert set(sent) <= set(found) <= {*sent, *begun}
+    assert at > 100
