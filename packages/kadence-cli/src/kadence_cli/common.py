@@ -37,6 +37,7 @@ __all__ = [
     "moment",
     "nearest",
     "number_of",
+    "print_deleted",
     "print_json",
     "print_rows",
     "print_table",
@@ -367,11 +368,24 @@ def moment(ms: int | None, timespec: str = "seconds") -> str | None:
 # ---------------------------------------------------------------- for people
 
 
+def _is_for_people(wide: bool) -> bool:
+    return wide or sys.stdout.isatty()
+
+
+def print_deleted(kind: str, names: Iterable[str], arguments: argparse.Namespace) -> None:
+    """Print what was deleted: a JSON line for each, or a message if stdout is a terminal, or with --wide."""
+    for name in names:
+        if arguments.json or not _is_for_people(arguments.wide):
+            print_json({kind: name})
+        else:
+            say(f"{name} deleted")
+
+
 def print_rows(
     rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] = (), wide: bool = False
 ) -> None:
     """Print rows as JSON lines; as a table if stdout is a terminal, or with ``wide``, which shows whole values."""
-    if as_json or not (wide or sys.stdout.isatty()):
+    if as_json or not _is_for_people(wide):
         for row in rows:
             print_json(row)
         return

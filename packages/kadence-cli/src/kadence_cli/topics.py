@@ -14,7 +14,7 @@ from kadence_cli.common import (
     add_command,
     add_row_options,
     client_config,
-    print_json,
+    print_deleted,
     print_rows,
     read_settings,
     say,
@@ -269,8 +269,4 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace, parts: Parts) -
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
-    for name in parts.done(admin.delete_topics(arguments.topics, raise_errors=False)):
-        if arguments.json:
-            print_json({"topic": name})
-        else:
-            say(f"{name} deleted")
+    print_deleted("topic", parts.done(admin.delete_topics(arguments.topics, raise_errors=False)), arguments)

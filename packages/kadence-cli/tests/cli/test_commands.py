@@ -431,7 +431,7 @@ def test_topics(kadence: Run, broker: Broker) -> None:
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert "kadence topics: INVALID_TOPIC_EXCEPTION" in again.err
     assert kadence("topics", "create", "x", "--partitions", "0").status == 2
-    assert "a deleted" in kadence("topics", "delete", "a").err
+    assert kadence("topics", "delete", "a").rows == [{"topic": "a"}]
     assert kadence("topics", "delete", "a").status == 1
 
 
@@ -566,7 +566,8 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     assert [row["partition"] for row in kadence("groups", "lag", "g").rows] == [0]
     (empty,) = kadence("groups", "describe", "g").rows
     assert (empty["state"], empty["member"]) == ("Empty", None)
-    assert "g deleted" in kadence("groups", "delete", "g").err
+    deleted = kadence("groups", "delete", "g", "--wide")
+    assert (deleted.out, deleted.err) == ("", "g deleted\n")
     assert kadence("groups", "describe", "g").status == 1
 
 

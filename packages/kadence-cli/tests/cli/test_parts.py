@@ -64,17 +64,16 @@ def test_who_is_missing_is_named_and_not_who_is_gone(kadence: Run) -> None:
     ran = kadence("groups", "delete", "one", "onee", "two")
     assert ran.status == 1
     assert ran.err.splitlines() == [
-        "kadence groups: there is no group 'onee'; `kadence groups list` shows all",
-        "one deleted",
-        "two deleted",
+        "kadence groups: there is no group 'onee'; `kadence groups list` shows all"
     ]
+    assert ran.rows == [{"group": "one"}, {"group": "two"}]
     kadence("topics", "create", "abc")
     ran = kadence("topics", "delete", "abc", "missing")
     assert ran.status == 1
     assert ran.err.splitlines() == [
-        "kadence topics: there is no topic 'missing'; `kadence topics list` shows all",
-        "abc deleted",
+        "kadence topics: there is no topic 'missing'; `kadence topics list` shows all"
     ]
+    assert ran.rows == [{"topic": "abc"}]
 
 
 def test_topics_are_described_and_set_beside_one_that_is_missing(kadence: Run) -> None:
