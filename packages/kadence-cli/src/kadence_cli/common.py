@@ -46,6 +46,7 @@ __all__ = [
     "settings_files",
     "shared_settings",
     "text_of",
+    "whole_number_of",
 ]
 
 ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig", "ShareConsumerConfig"]
@@ -318,9 +319,13 @@ def bytes_of(value: Any) -> bytes | None:
     return text.encode()
 
 
+_MOST_DIGITS: Final = 400
+"""Of a whole number that is read as one: `int` has a limit of at least 640, which the user may set."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number of a JSON document that keeps its text, because a float would change it, e.g. 0.10 or 1e999."""
+    """A number of a JSON document that keeps its text, because Python's number has another, e.g. 0.10, 1e999 or -0."""
 
     text: str
 
@@ -329,6 +334,11 @@ def number_of(text: str) -> Any:
     """A number with a point or an exponent, for `json.loads` (parse_float); `bytes_of` writes its text unchanged."""
     number = float(text)
     return number if repr(number) == text else _Number(text)
+
+
+def whole_number_of(text: str) -> Any:
+    """A number without them (parse_int). Python reads -0 as 0, and refuses one of thousands of digits."""
+    return _Number(text) if text == "-0" or len(text) > _MOST_DIGITS else int(text)
 
 
 def _as_written(value: Any) -> str:

@@ -22,6 +22,7 @@ from kadence_cli.common import (
     number_of,
     print_json,
     say,
+    whole_number_of,
 )
 from kadence_cli.files import LINES, TABLES, form_of
 from kadence_cli.importing import Rows
@@ -291,7 +292,9 @@ def _lines(
 def _json(line: bytes, *, typed: bool) -> Any:
     """The parsed document. Without a schema, numbers keep their text, and NaN and infinities are refused."""
     try:
-        return json.loads(line) if typed else json.loads(line, parse_float=number_of, parse_constant=_no_json)
+        if typed:
+            return json.loads(line)
+        return json.loads(line, parse_float=number_of, parse_int=whole_number_of, parse_constant=_no_json)
     except json.JSONDecodeError as error:
         raise ValueError(f"this is not JSON ({error.msg} at column {error.colno})") from None
     except RecursionError:

@@ -189,6 +189,8 @@ def test_numbers_stay_as_they_were_written(kadence: Run) -> None:
         '{"amount":0.1234567890123456789,"more":[0.10,1e2,1E5,-0.0,1e999],"text":"a\\"é"}',
         "12345678901234567890.5",
         '{"a":1.5,"b":[true,null,12345678901234567890123]}',
+        f'{{"a":[-0,0,-1],"b":{"9" * 5000}}}',
+        "-0",
     ]
     lines = "".join(f'{{"key":{value},"value":{value}}}\n' for value in values).encode()
     assert kadence("produce", "t", stdin=lines).status == 0
