@@ -152,11 +152,13 @@ def command_line() -> str:
     add_tests_to_path()
     from tests.cli.shapes import SHAPES
 
-    fields = [
-        f"- `{name}`: {shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
-        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''}"
-        for name, shape in SHAPES.items()
-    ]
+    alike: dict[str, list[str]] = {}
+    for name, shape in SHAPES.items():
+        text = f"{shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
+        if shape.sometimes:
+            text += f"; also {', '.join(f'`{each}`' for each in shape.sometimes)}"
+        alike.setdefault(text, []).append(f"`{name}`")
+    fields = [f"- {', '.join(names)}: {text}" for text, names in alike.items()]
     top = command_line_parser()
     common = common_options(top)
     shared: dict[str, list[str]] = {}
@@ -171,13 +173,20 @@ def command_line() -> str:
             "Commands write data to stdout, and messages for people to stderr."
         ),
         (top.epilog or "").rpartition("\n\n")[2].strip(),
+        "Options before the command:",
+        "\n".join(
+            f"- {text}"
+            for each in top._actions
+            if shows(each)
+            if (text := argument_text(top, each)) not in common
+        ),
         "## Options of many commands",
         "\n\n".join(
             f"{commands}:\n\n" + "\n".join(f"- {text}" for text in texts)
             for commands, texts in shared.items()
         ),
         "## Places",
-        "`--from`, `--to` and `--before` take a place, WHERE in the help:",
+        "WHERE, as in `--from WHERE`, is a place:",
         fenced(FORMS.partition("\n")[2]),
     ]
     shapes = [
@@ -186,8 +195,9 @@ def command_line() -> str:
             "With `--json`, and in a pipe, commands print JSON lines. Fields keep their names and meaning. New fields "
             'may be added, so read them by name. A field without a value is `null`; those after "also" are left out '
             "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
-            'values are texts, or `{"base64": …}` if they are not UTF-8. `broker`, `consume` and `produce --offsets` '
-            "always print JSON; `doctor` and the actions of `pipeline` need `--json`."
+            'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --format json` and `--value` show '
+            "values as JSON. `broker`, `consume` (save for `--format values`) and `produce --offsets` always print "
+            "JSON; `doctor`, `pipeline check` and `pipeline plan` need `--json`."
         ),
         "The meaning of a line, and its fields:",
         "\n".join(fields),
@@ -284,7 +294,8 @@ def argument_text(command: argparse.ArgumentParser, action: argparse.Action) -> 
         value = "{" + ",".join(map(str, action.choices)) + "}"
     names = ", ".join(action.option_strings)
     meaning = formatter._expand_help(action) if action.help else ""
-    return f"`{' '.join(filter(None, [names, value]))}`: {meaning}"
+    needed = " (required)" if action.option_strings and action.required else ""
+    return f"`{' '.join(filter(None, [names, value]))}`{needed}: {meaning}"
 
 
 def prose(text: str) -> str:

@@ -164,7 +164,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_settings_option(
         parser,
         "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
-        "the list of processes: put secrets into the file of -c or --config, or into the environment, as ${NAME} there",
+        "the list of processes: put secrets into the file of -c or --config, or into variables that it names as ${NAME}",
     )
 
 
@@ -191,7 +191,9 @@ def _clusters(**asked: Any) -> list[str]:
 def add_row_options(parser: argparse.ArgumentParser) -> None:
     """--json and --wide."""
     parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
-    parser.add_argument("--wide", action="store_true", help="print a table with whole values, even in a pipe")
+    parser.add_argument(
+        "--wide", action="store_true", help="print text for people, with whole values, even in a pipe"
+    )
 
 
 def add_settings_option(parser: argparse.ArgumentParser, text: str) -> None:

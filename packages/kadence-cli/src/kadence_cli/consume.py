@@ -54,14 +54,15 @@ Formats of a line:
            as \\x1b, unless --raw is given
 With -o the records go to a file, up to the present end or --to. The file's
 name or --format says which kind: .parquet, .arrow and .csv have columns,
-.jsonl has such lines. The file gets its name when it is complete. Records of
-aborted transactions are left out, unless
--X isolation.level=read_uncommitted is given.
-If records are deleted before they are read, for example by retention, stderr
-names them, and the status is 1; -o then writes no file. With -e the status is
-0 at the end, and 1 if --timeout comes first. In a group the end is reached
-when this member has printed all records of its partitions up to the end, or,
-if it has no partitions, when other members have committed these records.
+.jsonl has such lines. The file gets its name when it is complete. It ends
+before open transactions and leaves out aborted ones, stdout does not:
+-X isolation.level=read_uncommitted or read_committed changes that.
+If retention, for example, deletes records while a command without a group runs
+and before it reads them, stderr names them, and the status is 1; -o then
+writes no file. With -e or --to the status is 0 at the end, and 1 if --timeout
+comes first. In a group the end is reached when this member has printed all
+records of its partitions up to the end, or, if it has no partitions, when
+other members have committed these records.
 
 {FORMS}"""
 
@@ -87,7 +88,11 @@ def add(commands: Any, summary: str) -> None:
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
-    parser.add_argument("--share", metavar="GROUP", help="read as a member of this share group (a queue)")
+    parser.add_argument(
+        "--share",
+        metavar="GROUP",
+        help="read as a member of this share group (a queue); -n and --timeout end it",
+    )
     parser.add_argument(
         "--from",
         dest="start",
@@ -97,7 +102,11 @@ def add(commands: Any, summary: str) -> None:
         help="where to begin; with --group only earliest or latest (default: earliest)",
     )
     parser.add_argument(
-        "--to", dest="end", metavar="WHERE", type=read_where, help="stop before this place (not with --group)"
+        "--to",
+        dest="end",
+        metavar="WHERE",
+        type=read_where,
+        help="stop before this place, or at the present end (not in a group)",
     )
     parser.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
     parser.add_argument(
@@ -106,7 +115,12 @@ def add(commands: Any, summary: str) -> None:
         action="store_true",
         help="stop at the end offsets of the command's start",
     )
-    parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="stop when no record came for S seconds (default with -o: 60)",
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the records to this file, and stop at the end"
     )

@@ -32,8 +32,9 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Check this installation: the native heartbeat, optional packages, Java and
-Spark, and with -b the brokers. It names each missing part and how to get it.
-Status 1 if a requested part does not work."""
+Spark, and the brokers if options or the environment name them. It names each
+missing part and how to get it. Status 1 if a part that is there, or a broker,
+does not work."""
 
 _EXAMPLES = """\
   kadence doctor                       this machine

@@ -27,9 +27,7 @@ its reasons, move their offsets, change their settings, or delete them."""
 
 _EXAMPLES = """\
   kadence groups list 'orders*' --state empty
-  kadence groups list --type share
   kadence groups describe report
-  kadence groups why 'orders*'
   kadence groups why report --for 60 --json | jq -r .reason
   kadence groups reset report --topic flights --to earliest --dry-run
   kadence groups reset report --topic flights --to -2h
@@ -44,7 +42,7 @@ _LAG = """
 A share group has a start offset in place of a committed one: its oldest
 record that is not done is there or above (brokers store it as it was before
 the last change). Its lag counts what is not done, with the records that
-members hold; it has none before its first record is done."""
+members hold; it has none until a record is done, or a reset."""
 
 _RESET = f"""
 
@@ -55,9 +53,9 @@ records from there on are delivered.
 
 _CONFIG = """
 
-A group may be configured before it exists. A dead letter topic of a share
-group that the brokers would not write to, or that the group reads, is refused:
-they would take it, and lose the records, or write them there without end."""
+A group may be configured before it exists. The command refuses a dead letter
+topic of a share group if brokers would not write to it, which loses the
+records, or if the group reads it, which never ends. Brokers accept both."""
 
 _GROUPS = {
     "GROUP": "name of a group",

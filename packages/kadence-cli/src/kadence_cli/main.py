@@ -71,7 +71,8 @@ Other users of the machine see a secret after -X in its list of processes. They
 see none from these files or from the environment.
 
 Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
-setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
+client setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
+it, 143 SIGTERM.
 """
 
 _COMMANDS: Final = {
@@ -117,7 +118,7 @@ def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
         description="Kafka from the command line: produce, consume, inspect and repair.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     add_cluster_option(parser, default=None)
     parser.add_argument(
         "--config",

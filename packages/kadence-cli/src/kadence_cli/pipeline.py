@@ -73,7 +73,9 @@ def add(commands: Any, summary: str) -> None:
         return sub
 
     check = action("check", "show all mistakes in files without running them", _check, files="+")
-    check.add_argument("--sql", action="store_true", help="start Spark and check the SQL, too")
+    check.add_argument(
+        "--sql", action="store_true", help="start Spark and check the SQL, too, if nothing else is wrong"
+    )
     check.add_argument("--json", action="store_true", help="print one JSON line for each mistake")
     plan = action("plan", "show what a run would read and write now", _plan)
     plan.add_argument("--rows", type=int, default=5, metavar="N", help="rows of the sample (default: 5)")

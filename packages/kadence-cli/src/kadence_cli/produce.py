@@ -35,19 +35,21 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Read records from stdin, one per line, and write them to a topic. The status is
-0 only if the broker acknowledged every record. Formats of a line:
-  records  an object with value and, if wanted, key, headers, partition,
-           timestamp: the output of `kadence consume`. A string is UTF-8 text,
-           {"base64": "…"} is bytes, null is null; any other value is written
-           as JSON, with its numbers unchanged.
+Read records from stdin, one per line, and write them to a topic. Status 0
+means that the broker acknowledged every record, unless acks=0 was set. Formats
+of a line:
+  records  an object with value and, if wanted, key, headers, partition (which
+           is ignored beside an offset), timestamp: the output of
+           `kadence consume`. A string is UTF-8 text, {"base64": "…"} is bytes,
+           null is null; any other value is written as JSON, with its numbers
+           unchanged.
   json     a JSON document, which becomes the value unchanged;
            --key FIELD takes the key from it
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
 -i reads a file; its name or --format says which kind. In .parquet, .arrow and
-.csv with a column value each row is a record, as `kadence consume -o` writes
-it (a column partition is ignored beside a column offset). Without a column
-value each row becomes a JSON document; --key names the column with its key.
+.csv with a column value each row is such a record, as `kadence consume -o`
+writes it. Without a column value each row becomes a JSON document; --key names
+the column with its key.
 With --value-schema values are JSON that fits the schema, which is registered;
 `kadence consume --value` prints such values."""
 

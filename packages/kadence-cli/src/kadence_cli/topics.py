@@ -34,13 +34,12 @@ List, describe, create, change or delete topics."""
 
 _EXAMPLES = """\
   kadence topics list 'orders*'
-  kadence topics describe flights            leaders, offsets, last stable one
+  kadence topics describe flights            leaders, replicas, offsets
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
   kadence topics config flights --set retention.ms=3600000
   kadence topics delete-records flights --before -7d --dry-run
-  kadence topics delete flights
-  kadence topics list | jq -r .topic"""
+  kadence topics delete flights"""
 
 
 def add(commands: Any, summary: str) -> None:
