@@ -473,7 +473,10 @@ def _metric_section(
     parts = [f"### {title}"]
     if known:
         parts.append(f"As above: {'; '.join(_named_briefly(known, title, sections))}.")
-    if left := [row for row in rows if row not in known]:
+    left = [row for row in rows if row not in known]
+    if len(left) == 1:
+        parts.append(left[0].strip("| ").replace(" | ", ": "))
+    elif left:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
     return "\n\n".join(parts)
 
@@ -488,8 +491,14 @@ def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequ
         missing = [row for row in rows if row not in left]
         if len(rows) - len(missing) > 3 * max(len(missing), 1):
             but = f" but {', '.join(map(_names_of_row, missing))}" if missing else ""
-            texts.append(f"all of {name}{but}")
+            anchor = name.replace(",", "").replace(" ", "-")
+            texts.append(f"all of [{name}](#{anchor}){but}")
             left = [row for row in left if row not in rows]
+    whole_client = [row for name, rows in sections.items() if ", for each " not in name for row in rows]
+    for start in {row.partition("-")[0] + "-" for row in left}:
+        alike = [row for row in left if row.startswith(start)]
+        if len(alike) > 5 and all(row in alike for row in whole_client if row.startswith(start)):
+            left = [f"{start}*`" if row == alike[0] else row for row in left if row not in alike[1:]]
     return texts + [_names_of_row(row) for row in left]
 
 

@@ -372,7 +372,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-done-total",
-        "Records that are done: handled, or written to the retry or dead letter topic",
+        "Records that are done: handled, skipped, or written to the retry or dead letter topic",
         lambda at: at.totals.done,
     )
     yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
@@ -436,7 +436,8 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
     )
     yield Row(
         "records-behind-open-transactions",
-        "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
+        "Offsets from the last stable offset to the partition's end, which read_committed does not return yet; "
+        "0 with read_uncommitted",
         unstable,
     )
     yield Row(
