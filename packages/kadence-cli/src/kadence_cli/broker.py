@@ -39,7 +39,6 @@ _EXAMPLES = """\
   kadence broker --port 0 --nodes 3            three brokers on free ports
   kadence broker --tls-certificate broker.pem --users users.txt
   kadence broker --fault 'any delay=50ms'      a slow broker
-  kadence broker -X auto.create.topics.enable=false
   kadence broker -X advertised.listeners=PLAINTEXT://localhost:19092"""
 
 

@@ -164,7 +164,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_settings_option(
         parser,
         "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
-        "the list of processes: put secrets into the file of -c or --config, or into variables that it names as ${NAME}",
+        "the list of processes: put secrets into the file of -c or --config, or into variables it names as ${NAME}",
     )
 
 

@@ -60,9 +60,8 @@ before open transactions and leaves out aborted ones, stdout does not:
 If retention, for example, deletes records while a command without a group runs
 and before it reads them, stderr names them, and the status is 1; -o then
 writes no file. With -e or --to the status is 0 at the end, and 1 if --timeout
-comes first. In a group the end is reached when this member has printed all
-records of its partitions up to the end, or, if it has no partitions, when
-other members have committed these records.
+comes first. In a group it ends when this member has printed its partitions up
+to the end, or, if it has none, when other members have committed up to there.
 
 {FORMS}"""
 

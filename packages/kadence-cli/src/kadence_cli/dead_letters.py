@@ -20,7 +20,6 @@ deserialization.errors=dead-letter, or from a pipeline."""
 
 _EXAMPLES = """\
   kadence dead-letters list orders.dead
-  kadence dead-letters show orders.dead -n 3
   kadence dead-letters show orders.dead:0 --offset 12
   kadence dead-letters replay orders.dead --error TimeoutError --dry-run
   kadence dead-letters replay orders.dead:0 --offset 12 --to orders.test
@@ -35,7 +34,7 @@ timestamp is the time of sending; the original one is in the header
 kadence.replay.timestamp. The dead letter records stay: a second replay sends
 them again. It names, and does not send, records of which a part was too large
 for the dead letter topic, and, without --to, those whose topic is unknown or
-gone. The others are sent."""
+gone."""
 
 _DROP = """
 

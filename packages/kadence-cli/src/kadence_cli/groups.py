@@ -29,8 +29,7 @@ _EXAMPLES = """\
   kadence groups list 'orders*' --state empty
   kadence groups describe report
   kadence groups why report --for 60 --json | jq -r .reason
-  kadence groups reset report --topic flights --to earliest --dry-run
-  kadence groups reset report --topic flights --to -2h
+  kadence groups reset report --topic flights --to -2h --dry-run
   kadence groups reset jobs --type share --topic flights --to latest
   kadence groups config jobs --set share.auto.offset.reset=earliest
   kadence groups forget report --topic flights

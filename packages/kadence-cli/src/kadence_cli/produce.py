@@ -59,7 +59,6 @@ _EXAMPLES = """\
   echo '{"key":"UA","value":{"delay":12}}' | kadence produce flights
   kadence produce flights --format json --key carrier < flights.jsonl
   kadence consume flights -e | kadence produce copy -X compression.type=zstd
-  kadence produce flights -i hour.parquet
   kadence produce flights -i flights.csv --key carrier
   kadence produce orders --value-schema order.avsc < orders.jsonl"""
 

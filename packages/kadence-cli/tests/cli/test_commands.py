@@ -435,6 +435,13 @@ def test_topics(kadence: Run, broker: Broker) -> None:
     assert kadence("topics", "delete", "a").status == 1
 
 
+def test_a_place_beyond_the_end_is_the_present_end(kadence: Run, broker: Broker) -> None:
+    fill(broker, "t", 3)
+    for place in ("1000", "time:9999999999999"):
+        ran = kadence("consume", "t", "--to", place)
+        assert (ran.status, len(ran.rows)) == (0, 3)
+
+
 def test_topics_by_pattern(kadence: Run) -> None:
     kadence("topics", "create", "orders", "orders-old", "flights")
     assert [row["topic"] for row in kadence("topics", "list", "orders*").rows] == ["orders", "orders-old"]

@@ -22,7 +22,6 @@ changes nothing in a group."""
 _EXAMPLES = """\
   kadence top                       all groups of localhost:9092
   kadence top report                one group
-  kadence top -b kafka-1:9092 --delay 5
   kadence top --serve --port 8000   the same in a browser, on this machine"""
 
 
