@@ -21,6 +21,7 @@ from kadence_cli.common import (
     client_config,
     print_json,
     print_table,
+    read_settings,
     shared_settings,
 )
 
@@ -108,7 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _names_brokers(arguments: argparse.Namespace) -> bool:
     """Whether brokers are named: the default address alone is no reason to use the network."""
     given = arguments.bootstrap_servers or os.environ.get("KADENCE_BOOTSTRAP_SERVERS")
-    return bool(given) or "bootstrap.servers" in shared_settings(arguments)
+    settings = {**shared_settings(arguments), **read_settings(arguments.settings)}
+    return bool(given) or "bootstrap.servers" in settings
 
 
 def _finding(check: str, status: str, found: str) -> Finding:

@@ -32,8 +32,7 @@ _EXAMPLES = """\
   kadence groups reset report --topic flights --to -2h --dry-run
   kadence groups reset jobs --type share --topic flights --to latest
   kadence groups config jobs --set share.auto.offset.reset=earliest
-  kadence groups forget report --topic flights
-  kadence groups delete report"""
+  kadence groups forget report --topic flights"""
 
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
