@@ -29,9 +29,9 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
 Any Kafka client can use it. It prints one JSON line with its address when it
-is ready, and runs until Ctrl-C (status 0). By default it keeps records in
-memory and listens on this machine only. With another --host, use TLS and
-users: without them anyone who reaches the broker may do anything."""
+is ready, and runs until Ctrl-C. By default it keeps records in memory and
+listens on this machine only. With another --host, use TLS and users: without
+them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
   kadence broker                               on localhost:9092

@@ -192,7 +192,7 @@ def add_row_options(parser: argparse.ArgumentParser) -> None:
     """--json and --wide."""
     parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
     parser.add_argument(
-        "--wide", action="store_true", help="print text for people, with whole values, even in a pipe"
+        "--wide", action="store_true", help="print text with whole values, even in a pipe"
     )
 
 
