@@ -168,7 +168,8 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` brings it. `kadence COMMAND --help` prints the same. A "
+            "`pip install 'kadence[cli]'` brings it; files, `--value` and Spark need more packages: errors name them. "
+            "`kadence COMMAND --help` prints the same. A "
             "[first session](tutorial.md#the-command-line); [names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),

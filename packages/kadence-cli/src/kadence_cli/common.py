@@ -191,9 +191,7 @@ def _clusters(**asked: Any) -> list[str]:
 def add_row_options(parser: argparse.ArgumentParser) -> None:
     """--json and --wide."""
     parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
-    parser.add_argument(
-        "--wide", action="store_true", help="print text with whole values, even in a pipe"
-    )
+    parser.add_argument("--wide", action="store_true", help="print text with whole values, even in a pipe")
 
 
 def add_settings_option(parser: argparse.ArgumentParser, text: str) -> None:

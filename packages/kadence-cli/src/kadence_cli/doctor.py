@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kadence import Admin
     from kadence.client.waits import Waits
 
-__all__ = ["add", "run"]
+__all__ = ["add", "not_installed", "run"]
 
 _DESCRIPTION = """\
 Check this installation: the native heartbeat, optional packages, Java and
@@ -38,7 +38,6 @@ missing part and how to get it. Status 1 if a part that is there, or a broker,
 does not work."""
 
 _EXAMPLES = """\
-  kadence doctor                       this machine
   kadence doctor -b kafka-1:9092       the brokers of a cluster, too
   kadence doctor --json | jq 'select(.status != "ok")'"""
 
@@ -75,6 +74,15 @@ _PACKAGES: Final = (
 )
 
 Finding = dict[str, str]
+
+
+def not_installed(error: ModuleNotFoundError) -> str | None:
+    """How to get the module that was not found, if it is of a package that only some commands need."""
+    name = error.name or "?"
+    for each in _PACKAGES:
+        if f"{name}.".startswith(f"{each.module}.") or each.module.startswith(f"{name}."):
+            return f"{each.distribution} is not installed: pip install 'kadence[{each.extra}]'"
+    return None
 
 
 def add(commands: Any, summary: str) -> None:

@@ -71,8 +71,8 @@ Other users of the machine see a secret after -X in its list of processes. They
 see none from these files or from the environment.
 
 Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
-client setting is wrong, 141 the reader of the output has closed it, 130 Ctrl-C,
-143 SIGTERM (0 for servers).
+client setting is wrong, 141 the reader of the output has closed it, 130
+Ctrl-C, 143 SIGTERM (0 for servers).
 """
 
 _COMMANDS: Final = {
@@ -210,7 +210,11 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int
             say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except ModuleNotFoundError as error:
-        if (told := missing(error)) is None:
+        # Loaded for the first error of this kind.
+        from kadence_cli.doctor import not_installed
+
+        told = missing(error) or not_installed(error)
+        if told is None:
             raise
         say(f"{name}: {told}")
         return 1

@@ -20,7 +20,6 @@ trend, rates, time to catch up, rebalances. Press ? for the keys, q to quit. It
 changes nothing in a group."""
 
 _EXAMPLES = """\
-  kadence top                       all groups of localhost:9092
   kadence top report                one group
   kadence top --serve --port 8000   the same in a browser, on this machine"""
 
