@@ -75,7 +75,7 @@ def add(commands: Any, summary: str) -> None:
             action="append",
             default=[],
             metavar="N",
-            help="the record with this offset in the dead letter topic; repeatable",
+            help="records with this offset in their dead letter partition; repeatable",
         )
         sub.add_argument(
             "--error",
