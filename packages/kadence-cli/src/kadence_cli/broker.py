@@ -34,7 +34,7 @@ listens on this machine only. With another --host, use TLS and users: without
 them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
-  kadence broker                               on localhost:9092
+  kadence broker
   kadence broker --topic flights:6 --topic orders:3
   kadence broker --port 0 --nodes 3            three brokers on free ports
   kadence broker --tls-certificate broker.pem --users users.txt
@@ -65,7 +65,7 @@ def add(commands: Any, summary: str) -> None:
         metavar="NAME[:N]",
         action="append",
         default=[],
-        help="create a topic of N partitions; repeatable",
+        help="create a topic of N partitions (default: 1); repeatable",
     )
     parser.add_argument(
         "--fault",

@@ -50,8 +50,8 @@ Formats of a line:
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same; a value that is JSON is shown as JSON
-  values   the value alone, unchanged; a terminal shows its control characters
-           as \\x1b, unless --raw is given
+  values   the value alone, null as an empty line; a terminal shows its control
+           characters as \\x1b, unless --raw is given
 With -o the records go to a file, up to the present end or --to. The file's
 name or --format says which kind: .parquet, .arrow and .csv have columns,
 .jsonl has such lines. The file gets its name when it is complete. It ends
@@ -70,14 +70,14 @@ _QUIET_S: Final = 5.0
 """The wait before a message that other members have all partitions: this member may get some soon."""
 
 _EXAMPLES = """\
-  kadence consume flights                      all, then wait for more; Ctrl-C
+  kadence consume flights                      all, then wait for more
   kadence consume flights:0,2 -e --from -10    the last ten offsets of both
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
   kadence consume flights --group report --stats 5 > flights.jsonl
   kadence consume jobs --share workers -n 10   ten records of a queue
   kadence consume flights --from -1h -o hour.parquet
-  kadence consume orders --value avro          with $KADENCE_SCHEMA_REGISTRY"""
+  kadence consume orders --value avro"""
 
 
 def add(commands: Any, summary: str) -> None:
@@ -126,7 +126,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "values", *TABLES),
-        help="of lines (default: records), or of a file with another name",
+        help="of lines (default: records), or of a file without such a name",
     )
     parser.add_argument(
         "--value",

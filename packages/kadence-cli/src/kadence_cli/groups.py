@@ -44,7 +44,7 @@ members hold; it has none until a record is done, or a reset."""
 
 _RESET = f"""
 
-It gives a share group its place, too, also a new one (--type share), and all
+It also sets where a share group, or a new one (--type share), begins: all
 records from there on are delivered.
 
 {FORMS}"""
@@ -52,8 +52,8 @@ records from there on are delivered.
 _CONFIG = """
 
 A group may be configured before it exists. The command refuses a dead letter
-topic of a share group if brokers would not write to it, which loses the
-records, or if the group reads it, which never ends. Brokers accept both."""
+topic of a share group that brokers would not write to, or that the group
+reads: records would be lost, or come back without end. Brokers accept both."""
 
 _GROUPS = {
     "GROUP": "name of a group",

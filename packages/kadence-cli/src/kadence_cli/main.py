@@ -124,7 +124,7 @@ def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
         "--config",
         dest="client_settings",
         metavar="FILE",
-        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or TOML; ${NAME} is taken from the "
+        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or a .toml; ${NAME} is taken from the "
         "environment",
     )
     parser.set_defaults(run=_teach)

@@ -82,7 +82,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "lines", *TABLES),
-        help="of lines (default: records), or of a file with another name",
+        help="of lines (default: records), or of a file without such a name",
     )
     parser.add_argument(
         "--key", metavar="FIELD", help="of JSON documents, and of rows: the field whose value is the key"

@@ -20,8 +20,8 @@ trend, rates, time to catch up, rebalances. Press ? for the keys, q to quit. It
 changes nothing in a group."""
 
 _EXAMPLES = """\
-  kadence top report                one group
-  kadence top --serve --port 8000   the same in a browser, on this machine"""
+  kadence top report                begins with this group
+  kadence top --serve --port 8000   in a browser, on this machine"""
 
 
 def add(commands: Any, summary: str) -> None:
