@@ -152,11 +152,13 @@ def command_line() -> str:
     add_tests_to_path()
     from tests.cli.shapes import SHAPES
 
-    fields = [
-        f"- `{name}`: {shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
-        f"{'; also ' + ', '.join(f'`{each}`' for each in shape.sometimes) if shape.sometimes else ''}"
-        for name, shape in SHAPES.items()
-    ]
+    alike: dict[str, list[str]] = {}
+    for name, shape in SHAPES.items():
+        text = f"{shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
+        if shape.sometimes:
+            text += f"; also {', '.join(f'`{each}`' for each in shape.sometimes)}"
+        alike.setdefault(text, []).append(f"`{name}`")
+    fields = [f"- {', '.join(names)}: {text}" for text, names in alike.items()]
     top = command_line_parser()
     common = common_options(top)
     shared: dict[str, list[str]] = {}
@@ -166,18 +168,26 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` brings it. `kadence COMMAND --help` prints the same. A "
+            "`pip install 'kadence[cli]'` brings it; files, `--value` and Spark need more packages: errors name them. "
+            "`kadence COMMAND --help` prints the same. A "
             "[first session](tutorial.md#the-command-line); [names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),
         (top.epilog or "").rpartition("\n\n")[2].strip(),
+        "Options before the command:",
+        "\n".join(
+            f"- {text}"
+            for each in top._actions
+            if shows(each)
+            if (text := argument_text(top, each)) not in common
+        ),
         "## Options of many commands",
         "\n\n".join(
             f"{commands}:\n\n" + "\n".join(f"- {text}" for text in texts)
             for commands, texts in shared.items()
         ),
         "## Places",
-        "`--from`, `--to` and `--before` take a place, WHERE in the help:",
+        "WHERE, as in `--from WHERE`, is a place:",
         fenced(FORMS.partition("\n")[2]),
     ]
     shapes = [
@@ -186,8 +196,9 @@ def command_line() -> str:
             "With `--json`, and in a pipe, commands print JSON lines. Fields keep their names and meaning. New fields "
             'may be added, so read them by name. A field without a value is `null`; those after "also" are left out '
             "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
-            'values are texts, or `{"base64": …}` if they are not UTF-8. `broker`, `consume` and `produce --offsets` '
-            "always print JSON; `doctor` and the actions of `pipeline` need `--json`."
+            'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --format json` and `--value` show '
+            "values as JSON. `broker`, `consume` (save for `--format values`) and `produce --offsets` always print "
+            "JSON; `doctor`, `pipeline check` and `pipeline plan` need `--json`."
         ),
         "The meaning of a line, and its fields:",
         "\n".join(fields),
@@ -284,7 +295,8 @@ def argument_text(command: argparse.ArgumentParser, action: argparse.Action) -> 
         value = "{" + ",".join(map(str, action.choices)) + "}"
     names = ", ".join(action.option_strings)
     meaning = formatter._expand_help(action) if action.help else ""
-    return f"`{' '.join(filter(None, [names, value]))}`: {meaning}"
+    needed = " (required)" if action.option_strings and action.required else ""
+    return f"`{' '.join(filter(None, [names, value]))}`{needed}: {meaning}"
 
 
 def prose(text: str) -> str:
@@ -462,7 +474,10 @@ def _metric_section(
     parts = [f"### {title}"]
     if known:
         parts.append(f"As above: {'; '.join(_named_briefly(known, title, sections))}.")
-    if left := [row for row in rows if row not in known]:
+    left = [row for row in rows if row not in known]
+    if len(left) == 1:
+        parts.append(left[0].strip("| ").replace(" | ", ": "))
+    elif left:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
     return "\n\n".join(parts)
 
@@ -477,8 +492,14 @@ def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequ
         missing = [row for row in rows if row not in left]
         if len(rows) - len(missing) > 3 * max(len(missing), 1):
             but = f" but {', '.join(map(_names_of_row, missing))}" if missing else ""
-            texts.append(f"all of {name}{but}")
+            anchor = name.replace(",", "").replace(" ", "-")
+            texts.append(f"all of [{name}](#{anchor}){but}")
             left = [row for row in left if row not in rows]
+    whole_client = [row for name, rows in sections.items() if ", for each " not in name for row in rows]
+    for start in {row.partition("-")[0] + "-" for row in left}:
+        alike = [row for row in left if row.startswith(start)]
+        if len(alike) > 5 and all(row in alike for row in whole_client if row.startswith(start)):
+            left = [f"{start}*`" if row == alike[0] else row for row in left if row not in alike[1:]]
     return texts + [_names_of_row(row) for row in left]
 
 

@@ -18,6 +18,7 @@ import aiokafka
 import aiokafka.admin
 import confluent_kafka
 import confluent_kafka.admin
+import confluent_kafka.schema_registry
 import pytest
 
 from kadence import (
@@ -36,6 +37,7 @@ from kadence import (
 from kadence.config import ClientConfig, ConsumerConfig, ProducerConfig, keys
 from kadence.errors import ConcurrentAccessError, ConfigError, IllegalStateError, SerializationError
 from kadence.idioms import advice
+from kadence_schemas import SchemaRegistryClient
 
 with warnings.catch_warnings(action="ignore"):
     import kafka
@@ -276,3 +278,82 @@ def test_what_the_page_says_of_tasks_and_of_what_start_waited_for(served: str) -
             first.cancel()
 
     asyncio.run(main())
+
+
+def test_a_second_assign_keeps_positions_here_and_not_in_aiokafka(served: str) -> None:
+    as_described("aiokafka")
+    first, second = TopicPartition("orders", 0), TopicPartition("more", 0)
+
+    async def positions() -> tuple[int, int]:
+        theirs = aiokafka.AIOKafkaConsumer(bootstrap_servers=served, auto_offset_reset="earliest")
+        await theirs.start()
+        theirs.assign([aiokafka.TopicPartition(*first)])
+        theirs.seek(aiokafka.TopicPartition(*first), 1)
+        theirs.assign([aiokafka.TopicPartition(*each) for each in (first, second)])
+        at = await theirs.position(aiokafka.TopicPartition(*first))
+        await theirs.stop()
+        async with AsyncConsumer(bootstrap_servers=served, auto_offset_reset="earliest") as ours:
+            await ours.assign([first])
+            await ours.seek(first, 1)
+            await ours.assign([first, second])
+            return at, await ours.position(first)
+
+    with Producer(bootstrap_servers=served) as producer:
+        producer.send_and_wait("orders", b"0")
+        producer.send_and_wait("more", b"0")
+    assert asyncio.run(positions()) == (0, 1)
+
+
+def test_what_the_pages_say_of_serialisers_and_partitioners(served: str) -> None:
+    def text(value: Any) -> bytes:
+        return str(value).encode()
+
+    with warnings.catch_warnings(action="ignore"):
+        their_producer = kafka.KafkaProducer(bootstrap_servers=served, value_serializer=text)
+    their_producer.send("orders", None, b"k").get(10)
+    their_producer.close()
+
+    async def send() -> None:
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=served, value_serializer=text) as theirs:
+            await theirs.send_and_wait("orders", None, b"k")
+
+    asyncio.run(send())
+    asked: list[tuple[bytes | None, list[int], list[int]]] = []
+
+    def partitioner(key: bytes | None, everything: Any, available: Any) -> int:
+        asked.append((key, list(everything), list(available)))
+        return 0
+
+    with Producer(bootstrap_servers=served, value_serializer=text, partitioner=partitioner) as producer:
+        producer.send_and_wait("orders", None, b"k")
+    assert asked == [(b"k", [0], [0])]
+    with Consumer(bootstrap_servers=served) as consumer:
+        consumer.assign_topics("orders", start="earliest")
+        assert [next(consumer).value for _ in range(3)] == [b"None", b"None", None]
+    assert not callable(kafka.KafkaProducer.DEFAULT_CONFIG["partitioner"])
+    assert callable(aiokafka.producer.producer.DefaultPartitioner())
+
+
+def test_the_type_of_a_timestamp_is_one_less_than_in_confluent_kafka(served: str) -> None:
+    with Producer(bootstrap_servers=served) as producer:
+        producer.send_and_wait("orders", b"0")
+    with Consumer(bootstrap_servers=served) as consumer:
+        consumer.assign_topics("orders", start="earliest")
+        record = next(consumer)
+    assert record.timestamp_type == confluent_kafka.TIMESTAMP_CREATE_TIME - 1
+    assert confluent_kafka.TIMESTAMP_LOG_APPEND_TIME - 1 == 1, (
+        "as Record.timestamp_type says of brokers' times"
+    )
+
+
+def test_the_keys_of_a_registry_for_url_login_and_tls_are_the_same(tmp_path: Path) -> None:
+    pem = str(tmp_path / "ca.pem")
+    Path(pem).write_text("")
+    keys_there = {"url": "https://localhost:1", "basic.auth.user.info": "me:secret"}
+    confluent_kafka.schema_registry.SchemaRegistryClient(keys_there)
+    SchemaRegistryClient(keys_there)
+    for name in ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"):
+        with pytest.raises(ConfigError) as refused:
+            SchemaRegistryClient({"url": "https://localhost:1", name: pem, "cache.capacity": 1})
+        assert "'cache.capacity'" in str(refused.value)
+        assert name in str(refused.value)

@@ -329,6 +329,8 @@ class Member:
         self.assignments: list[Any] = []
         self.partings = 0
         self.member.on_assignment = lambda now, assignment: self.assignments.append(dict(assignment))
+        self.rebalances: list[int] = []
+        self.member.on_rebalance = self.rebalances.append
         self.member.on_leaving = self._left
 
     def _left(self) -> None:

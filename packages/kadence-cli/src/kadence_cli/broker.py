@@ -34,15 +34,11 @@ listens on this machine only. With another --host, use TLS and users: without
 them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
-  kadence broker                               on localhost:9092
+  kadence broker
   kadence broker --topic flights:6 --topic orders:3
   kadence broker --port 0 --nodes 3            three brokers on free ports
-  kadence broker --data-dir ./data
   kadence broker --tls-certificate broker.pem --users users.txt
   kadence broker --fault 'any delay=50ms'      a slow broker
-  kadence broker --fault 'fetch disconnect probability=0.01'
-  kadence broker --schema-registry
-  kadence broker -X auto.create.topics.enable=false
   kadence broker -X advertised.listeners=PLAINTEXT://localhost:19092"""
 
 
@@ -55,21 +51,21 @@ def add(commands: Any, summary: str) -> None:
         type=int,
         default=9092,
         metavar="N",
-        help="port of the first node; 0: any free port (default: %(default)s)",
+        help="port of the first node, which the others follow; 0: any free ports (default: %(default)s)",
     )
     parser.add_argument(
         "--nodes",
         type=int,
         default=1,
         metavar="N",
-        help="number of nodes, each on its own port (default: %(default)s)",
+        help="number of nodes (default: %(default)s)",
     )
     parser.add_argument(
         "--topic",
         metavar="NAME[:N]",
         action="append",
         default=[],
-        help="create a topic of N partitions; repeatable",
+        help="create a topic of N partitions (default: 1); repeatable",
     )
     parser.add_argument(
         "--fault",

@@ -32,7 +32,6 @@ directory. From another file system make a copy (hadoop fs -get, aws s3 cp
 --recursive), and put it back."""
 
 _EXAMPLES = """\
-  kadence checkpoint show out/checkpoint
   kadence checkpoint to-connector out/checkpoint"""
 
 

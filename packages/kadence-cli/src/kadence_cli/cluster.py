@@ -20,7 +20,6 @@ _DESCRIPTION = """\
 Show the brokers of a cluster: addresses, racks, and the controller."""
 
 _EXAMPLES = """\
-  kadence cluster
   kadence cluster -b broker1:9092 --json"""
 
 

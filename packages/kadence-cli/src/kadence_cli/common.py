@@ -37,6 +37,7 @@ __all__ = [
     "moment",
     "nearest",
     "number_of",
+    "print_deleted",
     "print_json",
     "print_rows",
     "print_table",
@@ -45,6 +46,7 @@ __all__ = [
     "settings_files",
     "shared_settings",
     "text_of",
+    "whole_number_of",
 ]
 
 ClientConfig = Literal["AdminConfig", "ConsumerConfig", "ProducerConfig", "ShareConsumerConfig"]
@@ -162,7 +164,7 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     add_settings_option(
         parser,
         "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
-        "the list of processes: put secrets into the file of -c or --config, or into the environment, as ${NAME} there",
+        "the list of processes: put secrets into the file of -c or --config, or into variables it names as ${NAME}",
     )
 
 
@@ -189,7 +191,7 @@ def _clusters(**asked: Any) -> list[str]:
 def add_row_options(parser: argparse.ArgumentParser) -> None:
     """--json and --wide."""
     parser.add_argument("--json", action="store_true", help="print JSON lines, even on a terminal")
-    parser.add_argument("--wide", action="store_true", help="print a table with whole values, even in a pipe")
+    parser.add_argument("--wide", action="store_true", help="print text with whole values, even in a pipe")
 
 
 def add_settings_option(parser: argparse.ArgumentParser, text: str) -> None:
@@ -317,9 +319,13 @@ def bytes_of(value: Any) -> bytes | None:
     return text.encode()
 
 
+_MOST_DIGITS: Final = 400
+"""Of a whole number that is read as one: `int` has a limit of at least 640, which the user may set."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Number:
-    """A number of a JSON document that keeps its text, because a float would change it, e.g. 0.10 or 1e999."""
+    """A number of a JSON document that keeps its text, because Python's number has another, e.g. 0.10, 1e999 or -0."""
 
     text: str
 
@@ -328,6 +334,11 @@ def number_of(text: str) -> Any:
     """A number with a point or an exponent, for `json.loads` (parse_float); `bytes_of` writes its text unchanged."""
     number = float(text)
     return number if repr(number) == text else _Number(text)
+
+
+def whole_number_of(text: str) -> Any:
+    """A number without them (parse_int). Python reads -0 as 0, and refuses one of thousands of digits."""
+    return _Number(text) if text == "-0" or len(text) > _MOST_DIGITS else int(text)
 
 
 def _as_written(value: Any) -> str:
@@ -367,11 +378,24 @@ def moment(ms: int | None, timespec: str = "seconds") -> str | None:
 # ---------------------------------------------------------------- for people
 
 
+def _is_for_people(wide: bool) -> bool:
+    return wide or sys.stdout.isatty()
+
+
+def print_deleted(kind: str, names: Iterable[str], arguments: argparse.Namespace) -> None:
+    """Print what was deleted: a JSON line for each, or a message if stdout is a terminal, or with --wide."""
+    for name in names:
+        if arguments.json or not _is_for_people(arguments.wide):
+            print_json({kind: name})
+        else:
+            say(f"{name} deleted")
+
+
 def print_rows(
     rows: Sequence[Mapping[str, Any]], *, as_json: bool, columns: Sequence[str] = (), wide: bool = False
 ) -> None:
     """Print rows as JSON lines; as a table if stdout is a terminal, or with ``wide``, which shows whole values."""
-    if as_json or not (wide or sys.stdout.isatty()):
+    if as_json or not _is_for_people(wide):
         for row in rows:
             print_json(row)
         return

@@ -15,8 +15,8 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
 Print a script that completes commands, options, files, and names of clusters,
-topics, groups and transactions. It asks the brokers of the line's -c, -b or
---config, for 0.7 s at most. It needs kadence[cli]."""
+topics, groups and transactions. It asks the line's brokers, for 0.7 s at
+most."""
 
 _EXAMPLES = """\
   kadence completion bash >> ~/.bashrc

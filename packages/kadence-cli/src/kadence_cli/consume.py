@@ -50,18 +50,18 @@ Formats of a line:
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same; a value that is JSON is shown as JSON
-  values   the value alone, unchanged; a terminal shows its control characters
-           as \\x1b, unless --raw is given
+  values   the value alone, null as an empty line; a terminal shows its control
+           characters as \\x1b, unless --raw is given
 With -o the records go to a file, up to the present end or --to. The file's
 name or --format says which kind: .parquet, .arrow and .csv have columns,
-.jsonl has such lines. The file gets its name when it is complete. Records of
-aborted transactions are left out, unless
--X isolation.level=read_uncommitted is given.
-If records are deleted before they are read, for example by retention, stderr
-names them, and the status is 1; -o then writes no file. With -e the status is
-0 at the end, and 1 if --timeout comes first. In a group the end is reached
-when this member has printed all records of its partitions up to the end, or,
-if it has no partitions, when other members have committed these records.
+.jsonl has such lines. The file gets its name when it is complete. It ends
+before open transactions and leaves out aborted ones, stdout does not:
+-X isolation.level=read_uncommitted or read_committed changes that.
+If retention, for example, deletes records while a command without a group runs
+and before it reads them, stderr names them, and the status is 1; -o then
+writes no file. With -e or --to the status is 0 at the end, and 1 if --timeout
+comes first. In a group it ends when this member has printed its partitions up
+to the end, or, if it has none, when other members have committed up to there.
 
 {FORMS}"""
 
@@ -70,14 +70,14 @@ _QUIET_S: Final = 5.0
 """The wait before a message that other members have all partitions: this member may get some soon."""
 
 _EXAMPLES = """\
-  kadence consume flights                      all, then wait for more; Ctrl-C
+  kadence consume flights                      all, then wait for more
   kadence consume flights:0,2 -e --from -10    the last ten offsets of both
   kadence consume flights --from 2026-11-22T10:00Z --to 2026-11-22T11:00Z
   kadence consume flights -e --format values | jq .dep_delay
   kadence consume flights --group report --stats 5 > flights.jsonl
   kadence consume jobs --share workers -n 10   ten records of a queue
   kadence consume flights --from -1h -o hour.parquet
-  kadence consume orders --value avro          with $KADENCE_SCHEMA_REGISTRY"""
+  kadence consume orders --value avro"""
 
 
 def add(commands: Any, summary: str) -> None:
@@ -87,7 +87,11 @@ def add(commands: Any, summary: str) -> None:
         "topics", nargs="+", metavar="TOPIC[:0,1,…]", help="a topic, or some of its partitions"
     )
     parser.add_argument("-g", "--group", metavar="GROUP", help="read as a member of this consumer group")
-    parser.add_argument("--share", metavar="GROUP", help="read as a member of this share group (a queue)")
+    parser.add_argument(
+        "--share",
+        metavar="GROUP",
+        help="read as a member of this share group (a queue); -n and --timeout end it",
+    )
     parser.add_argument(
         "--from",
         dest="start",
@@ -97,7 +101,11 @@ def add(commands: Any, summary: str) -> None:
         help="where to begin; with --group only earliest or latest (default: earliest)",
     )
     parser.add_argument(
-        "--to", dest="end", metavar="WHERE", type=read_where, help="stop before this place (not with --group)"
+        "--to",
+        dest="end",
+        metavar="WHERE",
+        type=read_where,
+        help="stop before this place, or at the present end (not in a group)",
     )
     parser.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
     parser.add_argument(
@@ -106,14 +114,19 @@ def add(commands: Any, summary: str) -> None:
         action="store_true",
         help="stop at the end offsets of the command's start",
     )
-    parser.add_argument("--timeout", type=float, metavar="S", help="stop when no record came for S seconds")
+    parser.add_argument(
+        "--timeout",
+        type=float,
+        metavar="S",
+        help="stop when no record came for S seconds (default with -o: 60)",
+    )
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the records to this file, and stop at the end"
     )
     parser.add_argument(
         "--format",
         choices=("records", "json", "values", *TABLES),
-        help="of lines (default: records), or of a file with another name",
+        help="of lines (default: records), or of a file without such a name",
     )
     parser.add_argument(
         "--value",

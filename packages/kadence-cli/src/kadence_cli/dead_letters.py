@@ -15,27 +15,26 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 List the records of a dead letter topic, show them, send them back, or delete
-them. They come from Consumer.process, from a consumer with
+them. They come from process(), from a consumer with
 deserialization.errors=dead-letter, or from a pipeline."""
 
 _EXAMPLES = """\
   kadence dead-letters list orders.dead
-  kadence dead-letters show orders.dead -n 3
   kadence dead-letters show orders.dead:0 --offset 12
   kadence dead-letters replay orders.dead --error TimeoutError --dry-run
-  kadence dead-letters replay orders.dead --error TimeoutError
   kadence dead-letters replay orders.dead:0 --offset 12 --to orders.test
   kadence dead-letters replay orders.dead --all
   kadence dead-letters drop orders.dead --before -30d --dry-run"""
 
 _REPLAY = """
 
-It sends each record unchanged, without the headers about the error, to its
-original topic and partition. The timestamp is the time of sending; the
-original one is in the header kadence.replay.timestamp. The dead letter records
-stay: a second replay sends them again. A record of which a part was too large
-for the dead letter topic is not sent, nor one that names no existing topic;
-the command names its original place. The others are sent."""
+It sends each record, without the headers about the error, to its original
+topic and partition; if that partition is gone, the key chooses one. The
+timestamp is the time of sending; the original one is in the header
+kadence.replay.timestamp. The dead letter records stay: a second replay sends
+them again. It names, and does not send, records of which a part was too large
+for the dead letter topic, and, without --to, those whose topic is unknown or
+gone."""
 
 _DROP = """
 
@@ -76,7 +75,7 @@ def add(commands: Any, summary: str) -> None:
             action="append",
             default=[],
             metavar="N",
-            help="the record with this offset in the dead letter topic; repeatable",
+            help="records with this offset in their dead letter partition; repeatable",
         )
         sub.add_argument(
             "--error",

@@ -21,6 +21,7 @@ from kadence_cli.common import (
     client_config,
     print_json,
     print_table,
+    read_settings,
     shared_settings,
 )
 
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
     from kadence import Admin
     from kadence.client.waits import Waits
 
-__all__ = ["add", "run"]
+__all__ = ["add", "not_installed", "run"]
 
 _DESCRIPTION = """\
 Check this installation: the native heartbeat, optional packages, Java and
-Spark, and with -b the brokers. It names each missing part and how to get it.
-Status 1 if a requested part does not work."""
+Spark, and the brokers if options or the environment name them. It names each
+missing part and how to get it. Status 1 if a part that is there, or a broker,
+does not work."""
 
 _EXAMPLES = """\
-  kadence doctor                       this machine
   kadence doctor -b kafka-1:9092       the brokers of a cluster, too
   kadence doctor --json | jq 'select(.status != "ok")'"""
 
@@ -75,6 +76,15 @@ _PACKAGES: Final = (
 Finding = dict[str, str]
 
 
+def not_installed(error: ModuleNotFoundError) -> str | None:
+    """How to get the module that was not found, if it is of a package that only some commands need."""
+    name = error.name or "?"
+    for each in _PACKAGES:
+        if f"{name}.".startswith(f"{each.module}.") or each.module.startswith(f"{name}."):
+            return f"{each.distribution} is not installed: pip install 'kadence[{each.extra}]'"
+    return None
+
+
 def add(commands: Any, summary: str) -> None:
     """The command line of ``kadence doctor``."""
     parser = add_command(
@@ -107,7 +117,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _names_brokers(arguments: argparse.Namespace) -> bool:
     """Whether brokers are named: the default address alone is no reason to use the network."""
     given = arguments.bootstrap_servers or os.environ.get("KADENCE_BOOTSTRAP_SERVERS")
-    return bool(given) or "bootstrap.servers" in shared_settings(arguments)
+    settings = {**shared_settings(arguments), **read_settings(arguments.settings)}
+    return bool(given) or "bootstrap.servers" in settings
 
 
 def _finding(check: str, status: str, found: str) -> Finding:

@@ -12,7 +12,7 @@ from kadence.protocol import error_codes as ec
 from kadence_cli.common import (
     CommandError,
     client_config,
-    print_json,
+    print_deleted,
     print_rows,
     read_settings,
     say,
@@ -164,11 +164,8 @@ def _refuse_dead_letters(admin: Admin, groups: list[str], changes: dict[str, str
 
 def _delete(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     # Brokers delete groups of each type by the same request.
-    for name in parts.done(admin.delete_consumer_groups(arguments.groups, raise_errors=False)):
-        if arguments.json:
-            print_json({"group": name})
-        else:
-            say(f"{name} deleted")
+    deleted = parts.done(admin.delete_consumer_groups(arguments.groups, raise_errors=False))
+    print_deleted("group", deleted, arguments)
 
 
 _ACTIONS: Final[dict[str, Action]] = {

@@ -166,9 +166,11 @@ def forget(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     """``kadence groups forget``."""
     (group,) = arguments.groups
     wanted = [tp for word in arguments.topic for tp in partitions(admin, word)]
-    known = described(admin, [group]).get(group)
+    known = parts.done(described(admin, [group])).get(group)
+    if known is None:
+        return
     deleted: dict[TopicPartition, int | None]
-    if known is not None and is_share(known):
+    if is_share(known):
         if any(":" in word for word in arguments.topic):
             raise UsageError(
                 f"{group!r} is a share group: it forgets a topic as a whole; name it without ':'"

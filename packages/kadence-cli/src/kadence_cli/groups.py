@@ -27,16 +27,12 @@ its reasons, move their offsets, change their settings, or delete them."""
 
 _EXAMPLES = """\
   kadence groups list 'orders*' --state empty
-  kadence groups list --type share
   kadence groups describe report
-  kadence groups why 'orders*'
   kadence groups why report --for 60 --json | jq -r .reason
-  kadence groups reset report --topic flights --to earliest --dry-run
-  kadence groups reset report --topic flights --to -2h
+  kadence groups reset report --topic flights --to -2h --dry-run
   kadence groups reset jobs --type share --topic flights --to latest
   kadence groups config jobs --set share.auto.offset.reset=earliest
-  kadence groups forget report --topic flights
-  kadence groups delete report"""
+  kadence groups forget report --topic flights"""
 
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
@@ -44,20 +40,20 @@ _LAG = """
 A share group has a start offset in place of a committed one: its oldest
 record that is not done is there or above (brokers store it as it was before
 the last change). Its lag counts what is not done, with the records that
-members hold; it has none before its first record is done."""
+members hold; it has none until a record is done, or a reset."""
 
 _RESET = f"""
 
-It gives a share group its place, too, also a new one (--type share), and all
+It also sets where a share group, or a new one (--type share), begins: all
 records from there on are delivered.
 
 {FORMS}"""
 
 _CONFIG = """
 
-A group may be configured before it exists. A dead letter topic of a share
-group that the brokers would not write to, or that the group reads, is refused:
-they would take it, and lose the records, or write them there without end."""
+A group may be configured before it exists. The command refuses a dead letter
+topic of a share group that brokers would not write to, or that the group
+reads: records would be lost, or come back without end. Brokers accept both."""
 
 _GROUPS = {
     "GROUP": "name of a group",

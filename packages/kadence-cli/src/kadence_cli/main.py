@@ -71,7 +71,8 @@ Other users of the machine see a secret after -X in its list of processes. They
 see none from these files or from the environment.
 
 Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
-setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed it.
+client setting is wrong, 141 the reader of the output has closed it, 130
+Ctrl-C, 143 SIGTERM (0 for servers).
 """
 
 _COMMANDS: Final = {
@@ -117,13 +118,13 @@ def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
         description="Kafka from the command line: produce, consume, inspect and repair.",
         epilog=_EPILOG,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show program's version number and exit")
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
     add_cluster_option(parser, default=None)
     parser.add_argument(
         "--config",
         dest="client_settings",
         metavar="FILE",
-        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or TOML; ${NAME} is taken from the "
+        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or a .toml; ${NAME} is taken from the "
         "environment",
     )
     parser.set_defaults(run=_teach)
@@ -209,7 +210,11 @@ def main(argv: Sequence[str] | None = None, parser: Parser | None = None) -> int
             say(f"  settings were taken from {' and '.join(files)}")
         return 2
     except ModuleNotFoundError as error:
-        if (told := missing(error)) is None:
+        # Loaded for the first error of this kind.
+        from kadence_cli.doctor import not_installed
+
+        told = missing(error) or not_installed(error)
+        if told is None:
             raise
         say(f"{name}: {told}")
         return 1

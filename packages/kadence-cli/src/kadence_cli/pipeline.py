@@ -73,7 +73,9 @@ def add(commands: Any, summary: str) -> None:
         return sub
 
     check = action("check", "show all mistakes in files without running them", _check, files="+")
-    check.add_argument("--sql", action="store_true", help="start Spark and check the SQL, too")
+    check.add_argument(
+        "--sql", action="store_true", help="start Spark and check the SQL, too, if nothing else is wrong"
+    )
     check.add_argument("--json", action="store_true", help="print one JSON line for each mistake")
     plan = action("plan", "show what a run would read and write now", _plan)
     plan.add_argument("--rows", type=int, default=5, metavar="N", help="rows of the sample (default: 5)")
@@ -92,14 +94,14 @@ def add(commands: Any, summary: str) -> None:
         help="for one start: these topics are copies of those in the checkpoint, with the same offsets",
     )
     state = action(
-        "status", "show the progress of a pipeline", _status, more=" FILE may be its checkpoint, too."
+        "status", "show the progress of a pipeline", _status, more=" FILE may be its local checkpoint, too."
     )
     state.add_argument("--json", action="store_true", help="print one JSON object")
     replay = action(
         "replay",
         "write a range of records again, replacing those in the table",
         _replay,
-        more=f"\n\n{FORMS}",
+        more=f" Stop the\npipeline first.\n\n{FORMS}",
     )
     replay.add_argument("--topic", required=True, help="the topic of the records")
     replay.add_argument(

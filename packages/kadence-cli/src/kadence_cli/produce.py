@@ -22,6 +22,7 @@ from kadence_cli.common import (
     number_of,
     print_json,
     say,
+    whole_number_of,
 )
 from kadence_cli.files import LINES, TABLES, form_of
 from kadence_cli.importing import Rows
@@ -34,19 +35,21 @@ if TYPE_CHECKING:
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Read records from stdin, one per line, and write them to a topic. The status is
-0 only if the broker acknowledged every record. Formats of a line:
-  records  an object with value and, if wanted, key, headers, partition,
-           timestamp: the output of `kadence consume`. A string is UTF-8 text,
-           {"base64": "…"} is bytes, null is null; any other value is written
-           as JSON, with its numbers unchanged.
+Read records from stdin, one per line, and write them to a topic. Status 0
+means that the broker acknowledged every record, unless acks=0 was set. Formats
+of a line:
+  records  an object with value and, if wanted, key, headers, partition (which
+           is ignored beside an offset), timestamp: the output of
+           `kadence consume`. A string is UTF-8 text, {"base64": "…"} is bytes,
+           null is null; any other value is written as JSON, with its numbers
+           unchanged.
   json     a JSON document, which becomes the value unchanged;
            --key FIELD takes the key from it
   lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
 -i reads a file; its name or --format says which kind. In .parquet, .arrow and
-.csv with a column value each row is a record, as `kadence consume -o` writes
-it (a column partition is ignored beside a column offset). Without a column
-value each row becomes a JSON document; --key names the column with its key.
+.csv with a column value each row is such a record, as `kadence consume -o`
+writes it. Without a column value each row becomes a JSON document; --key names
+the column with its key.
 With --value-schema values are JSON that fits the schema, which is registered;
 `kadence consume --value` prints such values."""
 
@@ -56,7 +59,6 @@ _EXAMPLES = """\
   echo '{"key":"UA","value":{"delay":12}}' | kadence produce flights
   kadence produce flights --format json --key carrier < flights.jsonl
   kadence consume flights -e | kadence produce copy -X compression.type=zstd
-  kadence produce flights -i hour.parquet
   kadence produce flights -i flights.csv --key carrier
   kadence produce orders --value-schema order.avsc < orders.jsonl"""
 
@@ -80,7 +82,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "lines", *TABLES),
-        help="of lines (default: records), or of a file with another name",
+        help="of lines (default: records), or of a file without such a name",
     )
     parser.add_argument(
         "--key", metavar="FIELD", help="of JSON documents, and of rows: the field whose value is the key"
@@ -291,7 +293,9 @@ def _lines(
 def _json(line: bytes, *, typed: bool) -> Any:
     """The parsed document. Without a schema, numbers keep their text, and NaN and infinities are refused."""
     try:
-        return json.loads(line) if typed else json.loads(line, parse_float=number_of, parse_constant=_no_json)
+        if typed:
+            return json.loads(line)
+        return json.loads(line, parse_float=number_of, parse_int=whole_number_of, parse_constant=_no_json)
     except json.JSONDecodeError as error:
         raise ValueError(f"this is not JSON ({error.msg} at column {error.colno})") from None
     except RecursionError:

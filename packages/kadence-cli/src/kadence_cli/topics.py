@@ -14,7 +14,7 @@ from kadence_cli.common import (
     add_command,
     add_row_options,
     client_config,
-    print_json,
+    print_deleted,
     print_rows,
     read_settings,
     say,
@@ -34,13 +34,12 @@ List, describe, create, change or delete topics."""
 
 _EXAMPLES = """\
   kadence topics list 'orders*'
-  kadence topics describe flights            leaders, offsets, last stable one
+  kadence topics describe flights            leaders, replicas, offsets
   kadence topics create flights --partitions 6 --config retention.ms=86400000
   kadence topics grow flights --partitions 12
   kadence topics config flights --set retention.ms=3600000
   kadence topics delete-records flights --before -7d --dry-run
-  kadence topics delete flights
-  kadence topics list | jq -r .topic"""
+  kadence topics delete flights"""
 
 
 def add(commands: Any, summary: str) -> None:
@@ -269,8 +268,4 @@ def _delete_records(admin: Admin, arguments: argparse.Namespace, parts: Parts) -
 
 
 def _delete(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
-    for name in parts.done(admin.delete_topics(arguments.topics, raise_errors=False)):
-        if arguments.json:
-            print_json({"topic": name})
-        else:
-            say(f"{name} deleted")
+    print_deleted("topic", parts.done(admin.delete_topics(arguments.topics, raise_errors=False)), arguments)

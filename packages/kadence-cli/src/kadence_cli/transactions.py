@@ -39,7 +39,6 @@ committed records wait behind an open transaction."""
 
 _EXAMPLES = """\
   kadence transactions list 'bill*' --state ongoing
-  kadence transactions describe billing-1
   kadence transactions hanging orders:0,3 --older-than 60
   kadence transactions abort orders:3 --start-offset 1200 --dry-run
   kadence transactions fence billing-1"""

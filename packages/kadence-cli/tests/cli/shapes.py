@@ -36,7 +36,9 @@ _HANGING = (
 )
 
 SHAPES: dict[str, Shape] = {
-    "broker": of("the broker, once it is ready", "bootstrap_servers", always=True),
+    "broker": of(
+        "the broker, once it is ready", "bootstrap_servers", sometimes="schema_registry", always=True
+    ),
     "produce --offsets": of("a record", "topic partition offset timestamp", always=True),
     "consume": of(
         "a record",
@@ -72,7 +74,7 @@ SHAPES: dict[str, Shape] = {
         "transactional_id coordinator producer_id producer_epoch state timeout_ms started duration_ms partitions",
     ),
     "transactions hanging": of("a transaction in a partition", _HANGING),
-    "transactions abort": of("the transaction", _HANGING),
+    "transactions abort": of("a transaction in a partition", _HANGING),
     "transactions fence": of(
         "a transactional id", "transactional_id state was producer_id producer_epoch partitions"
     ),

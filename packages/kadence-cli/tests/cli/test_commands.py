@@ -431,8 +431,15 @@ def test_topics(kadence: Run, broker: Broker) -> None:
     assert "TOPIC_ALREADY_EXISTS" in again.err
     assert "kadence topics: INVALID_TOPIC_EXCEPTION" in again.err
     assert kadence("topics", "create", "x", "--partitions", "0").status == 2
-    assert "a deleted" in kadence("topics", "delete", "a").err
+    assert kadence("topics", "delete", "a").rows == [{"topic": "a"}]
     assert kadence("topics", "delete", "a").status == 1
+
+
+def test_a_place_beyond_the_end_is_the_present_end(kadence: Run, broker: Broker) -> None:
+    fill(broker, "t", 3)
+    for place in ("1000", "time:9999999999999"):
+        ran = kadence("consume", "t", "--to", place)
+        assert (ran.status, len(ran.rows)) == (0, 3)
 
 
 def test_topics_by_pattern(kadence: Run) -> None:
@@ -553,6 +560,7 @@ def test_groups(kadence: Run, broker: Broker) -> None:
     for words, said in (
         (("groups", "lag", "g", "h"), "there is no group 'h'; `kadence groups list` shows all\n"),
         (("groups", "delete", "gg"), "there is no group 'gg'; did you mean 'g'? `kadence groups list`"),
+        (("groups", "forget", "gg", "--topic", "t"), "there is no group 'gg'; did you mean 'g'? `kadence"),
         (("groups", "describe", "g*", "h"), "there is no group 'h'; `kadence groups list`"),
         (("topics", "describe", "tt"), "there is no topic 'tt'; did you mean 't'? `kadence topics list`"),
         (("topics", "delete", "x"), "there is no topic 'x'; `kadence topics list` shows all"),
@@ -560,13 +568,15 @@ def test_groups(kadence: Run, broker: Broker) -> None:
         refused = kadence(*words)
         assert refused.status == 1
         assert said in refused.err
-    assert "group 'h' has committed nothing there" in kadence("groups", "forget", "h", "--topic", "t").err
     forgotten = kadence("groups", "forget", "g", "--topic", "t:1").rows
     assert [(row["partition"], row["deleted"]) for row in forgotten] == [(1, max(0, ends[TPS[1]] - 1))]
     assert [row["partition"] for row in kadence("groups", "lag", "g").rows] == [0]
+    again = kadence("groups", "forget", "g", "--topic", "t:1")
+    assert (again.status, again.out, again.err) == (0, "", "group 'g' has committed nothing there\n")
     (empty,) = kadence("groups", "describe", "g").rows
     assert (empty["state"], empty["member"]) == ("Empty", None)
-    assert "g deleted" in kadence("groups", "delete", "g").err
+    deleted = kadence("groups", "delete", "g", "--wide")
+    assert (deleted.out, deleted.err) == ("", "g deleted\n")
     assert kadence("groups", "describe", "g").status == 1
 
 

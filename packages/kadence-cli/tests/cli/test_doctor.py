@@ -144,6 +144,14 @@ def test_nothing_is_asked_without_a_broker(kadence: Run, monkeypatch: pytest.Mon
     assert (ran.status, found(ran.rows)["brokers"][0]) == (0, "none")
 
 
+def test_a_broker_that_a_setting_names_is_asked(
+    kadence: Run, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KADENCE_BOOTSTRAP_SERVERS")
+    rows = kadence("doctor", "--json", "-X", f"bootstrap.servers={broker.bootstrap_servers}").rows
+    assert found(rows)["broker 1"][0] == "ok"
+
+
 def test_a_broker_that_is_away(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "pyspark")
     ran = kadence("doctor", "--json", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=300")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -331,3 +332,25 @@ def test_a_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:
         file.write(b"whole")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "there").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize(
+    ("lacking", "words", "said"),
+    [
+        ("pyarrow", "produce t -i rows.csv", "pyarrow is not installed: pip install 'kadence[arrow]'"),
+        (
+            "google.protobuf",
+            "produce t --value protobuf --value-schema rows.csv --schema-registry http://localhost:1",
+            "protobuf is not installed: pip install 'kadence[protobuf]'",
+        ),
+    ],
+)
+def test_a_package_that_only_some_commands_need(
+    kadence: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: str, words: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("key,value\na,b\n")
+    kadence("topics", "create", "t")
+    monkeypatch.setitem(sys.modules, lacking, None)
+    ran = kadence(*words.split())
+    assert (ran.status, ran.err) == (1, f"kadence {words.split(maxsplit=1)[0]}: {said}\n")

@@ -64,17 +64,16 @@ def test_who_is_missing_is_named_and_not_who_is_gone(kadence: Run) -> None:
     ran = kadence("groups", "delete", "one", "onee", "two")
     assert ran.status == 1
     assert ran.err.splitlines() == [
-        "kadence groups: there is no group 'onee'; `kadence groups list` shows all",
-        "one deleted",
-        "two deleted",
+        "kadence groups: there is no group 'onee'; `kadence groups list` shows all"
     ]
+    assert ran.rows == [{"group": "one"}, {"group": "two"}]
     kadence("topics", "create", "abc")
     ran = kadence("topics", "delete", "abc", "missing")
     assert ran.status == 1
     assert ran.err.splitlines() == [
-        "kadence topics: there is no topic 'missing'; `kadence topics list` shows all",
-        "abc deleted",
+        "kadence topics: there is no topic 'missing'; `kadence topics list` shows all"
     ]
+    assert ran.rows == [{"topic": "abc"}]
 
 
 def test_topics_are_described_and_set_beside_one_that_is_missing(kadence: Run) -> None:
@@ -190,6 +189,8 @@ def test_numbers_stay_as_they_were_written(kadence: Run) -> None:
         '{"amount":0.1234567890123456789,"more":[0.10,1e2,1E5,-0.0,1e999],"text":"a\\"é"}',
         "12345678901234567890.5",
         '{"a":1.5,"b":[true,null,12345678901234567890123]}',
+        f'{{"a":[-0,0,-1],"b":{"9" * 5000}}}',
+        "-0",
     ]
     lines = "".join(f'{{"key":{value},"value":{value}}}\n' for value in values).encode()
     assert kadence("produce", "t", stdin=lines).status == 0

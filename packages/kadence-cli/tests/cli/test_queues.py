@@ -59,7 +59,7 @@ def test_a_new_queue_gets_its_place_and_loses_it(kadence: Run) -> None:
     part = kadence("groups", "forget", "work", "--topic", "jobs:0")
     assert (part.status, "it forgets a topic as a whole" in part.err) == (2, True)
     assert [row["deleted"] for row in kadence("groups", "forget", "work", "--topic", "jobs").rows] == [4, 0]
-    assert kadence("groups", "delete", "work").err == "work deleted\n"
+    assert kadence("groups", "delete", "work").rows == [{"group": "work"}]
     assert kadence("groups", "lag", "work").err.startswith("kadence groups: there is no group 'work'; ")
 
 

@@ -105,6 +105,17 @@ def check(command: str, ran: Ran) -> None:
         assert set(row) - set(shape.fields) <= set(shape.sometimes), command
 
 
+NOT_IN_A_PIPE: frozenset[str] = frozenset({"doctor", "pipeline check"})
+"""Commands that print JSON only with --json."""
+
+
+@pytest.mark.usefixtures("situation")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_line_in_a_pipe_is_json(command: str, kadence: Run) -> None:
+    if shape_of(shlex.split(command)) not in NOT_IN_A_PIPE:
+        check(command, kadence(*shlex.split(command), stdin=b'{"value":"2"}\n'))
+
+
 @pytest.mark.usefixtures("situation")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_line_has_the_fields_that_the_page_names(command: str, kadence: Run) -> None:

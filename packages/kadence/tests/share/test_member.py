@@ -36,7 +36,7 @@ def test_it_joins_with_epoch_0_and_says_its_whole_subscription(bench: Member) ->
 
 def test_the_first_assignment_is_empty_and_the_next_heartbeat_comes_soon(bench: Member) -> None:
     bench.answer(bench.beat(), 1, {})
-    assert (bench.member.state, bench.assignments) == (State.STABLE, [])
+    assert (bench.member.state, bench.assignments, bench.rebalances) == (State.STABLE, [], [])
     request = bench.beat()
     assert request.message.subscribed_topic_names is None, "unchanged"
     bench.answer(request, 2, {"t": [0, 1]})
@@ -51,6 +51,8 @@ def test_it_owns_what_it_is_assigned_at_once_and_says_no_word(bench: Member) -> 
     assert bench.member.state is State.STABLE
     bench.answer(bench.beat(), 2)
     assert bench.member.assignment == owned(1, 2), "without an assignment in the answer it is as it was"
+    bench.answer(bench.beat(), 3, {"t": [1, 2]})
+    assert len(bench.rebalances) == 2, "the same once more is none"
 
 
 def test_a_subscription_that_changed_is_told_with_the_next_poll(bench: Member) -> None:

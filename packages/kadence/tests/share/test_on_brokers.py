@@ -148,6 +148,15 @@ def test_q4_closing_releases_what_was_not_accepted_at_once(served: Broker) -> No
     assert {record.delivery_count for record in again} == {2}
 
 
+def test_an_assignment_counts_as_a_rebalance_in_the_metrics(served: Broker) -> None:
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        polled(consumer)
+        found = {name.name: value for name, value in consumer.metrics().items()}
+    assert found["rebalance-total"] == 1
+    assert found["rebalance-rate-per-hour"] > 0
+
+
 def test_a_queue_that_was_idle_goes_on_in_its_session(served: Broker) -> None:
     """Its fetches were repeated without the interpreter, each with an epoch of its own."""
     with ShareConsumer(**settings_of(served, fetch_max_wait_ms=100)) as consumer:

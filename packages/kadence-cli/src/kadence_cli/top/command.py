@@ -15,15 +15,13 @@ from kadence_cli.same_cluster import SameCluster
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Watch consumer groups: members and their partitions, lag and its trend, rates,
-time to catch up, rebalances. Press ? for the keys, q to quit. It changes
-nothing in a group."""
+Watch consumer and share groups: members and their partitions, lag and its
+trend, rates, time to catch up, rebalances. Press ? for the keys, q to quit. It
+changes nothing in a group."""
 
 _EXAMPLES = """\
-  kadence top                       all groups of localhost:9092
-  kadence top report                one group
-  kadence top -b kafka-1:9092 --delay 5
-  kadence top --serve --port 8000   the same in a browser, on this machine"""
+  kadence top report                begins with this group
+  kadence top --serve --port 8000   in a browser, on this machine"""
 
 
 def add(commands: Any, summary: str) -> None:
@@ -51,7 +49,7 @@ def add(commands: Any, summary: str) -> None:
     )
     parser.add_argument(
         "--name",
-        help="a further host name of the page of --serve, as of a proxy",
+        help="a further host name of the page of --serve, as a proxy's",
     )
     parser.add_argument(
         "--port", type=int, default=8000, help="port of --serve; 0: any free port (default: 8000)"

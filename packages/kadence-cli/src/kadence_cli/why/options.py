@@ -12,12 +12,12 @@ _DEFAULT_S: Final = 12.0
 
 DESCRIPTION: Final = """
 
-It watches all groups together for some seconds, then prints the reasons, the
+It watches the groups together for some seconds, then prints the reasons, the
 worst first, each with evidence and the commands to run next. It changes
 nothing. Only a longer look sees events that are minutes apart, such as a
 rebalance loop: --for 600.
-Status: 0 nothing harmful was seen, 3 a harmful reason was found, 1 a group
-could not be examined."""
+Status: 0 nothing harmful was seen, 3 a harmful reason was found (also that the
+login may not look), 1 failure."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -96,6 +96,8 @@ def _turn(
             dead_letters.begin(now, member.topics)
 
     member.on_assignment, member.on_leaving = assigned, requests.leave
+    # Kafka has no metric for the time that it took.
+    member.on_rebalance = lambda now: measures.group.rebalances.record(now, 0)
     if around.has_native_heartbeat:
 
         def native_renewals_sent(natively: list[Request], sent_at: int) -> None:

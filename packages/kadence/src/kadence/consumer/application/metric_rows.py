@@ -372,7 +372,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-done-total",
-        "Records that are done: handled, or written to the retry or dead letter topic",
+        "Records that are done: handled, skipped, or written to the retry or dead letter topic",
         lambda at: at.totals.done,
     )
     yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
@@ -422,7 +422,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     def unstable(now: int) -> float:
         end, stable = shared_partition.high_watermark, shared_partition.last_stable_offset
-        # A broker reports the last stable offset for read_committed only.
+        # A broker from before transactions (0.11) reports no last stable offset.
         return 0 if end is None or stable is None or stable < 0 else lag(end, stable)
 
     def raised(now: int) -> float:
@@ -436,7 +436,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
     )
     yield Row(
         "records-behind-open-transactions",
-        "Offsets from the last stable offset to the end of the partition: read_committed does not return these yet",
+        "Offsets from the last stable offset to the partition's end, which read_committed does not return yet",
         unstable,
     )
     yield Row(

@@ -102,7 +102,7 @@ def _fetching(measures: ShareMeasures) -> Rows:
         lambda now: sum(part.total for part in parts()),
     )
     yield from amounts(
-        "acknowledgements-send", "acknowledgements of records that were sent", measures.acknowledged
+        "acknowledgements-send", "acknowledgements of records that succeeded", measures.acknowledged
     )
     yield from amounts("acknowledgements-error", "acknowledgements of records that failed", measures.failed)
 

@@ -65,6 +65,7 @@ class ShareMembership(EpochMember):
 
     Attributes:
         topics: what is subscribed to. assignment: what it may fetch. on_assignment: called with each new one.
+        on_rebalance: called when the group has assigned something else.
         on_leaving: told when it leaves by whatever way, or is refused for good: it holds nothing from then on.
     """
 
@@ -83,6 +84,7 @@ class ShareMembership(EpochMember):
         self.topics: frozenset[str] = frozenset()
         self.assignment: Assignment = _NOTHING
         self.on_assignment: Callable[[int, Assignment], None] = lambda now, assignment: None
+        self.on_rebalance: Callable[[int], None] = lambda now: None
         self.on_leaving: Callable[[], None] = lambda: None
         # The subscription that the broker has heard; None: perhaps none.
         self._said: frozenset[str] | None = None
@@ -155,8 +157,12 @@ class ShareMembership(EpochMember):
     def _assign(self, now: int, request: Request, target: Target | None) -> None:
         del request
         if target is not None and target != self._target:
+            # The first of a new group is empty, and changes nothing.
+            is_change = bool(target or self._target)
             self._target = target
             self._reconcile(now)
+            if is_change:
+                self.on_rebalance(now)
 
     def subscription_changed(self, now: int) -> None:
         """As of `EpochMember`: what is not subscribed to any more is not owned from now on."""
