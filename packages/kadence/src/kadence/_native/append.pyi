@@ -79,6 +79,7 @@ class FastAppender:
     used_bytes: int
     claimed_bytes: int
     is_usable: bool
+    has_news: bool
     begin: Callable[[TopicPartition], OpenBatch | None] | None
     begun: Callable[[Any], None]
     def __init__(
