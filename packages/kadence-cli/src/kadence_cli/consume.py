@@ -259,7 +259,7 @@ def _check_others(arguments: argparse.Namespace) -> None:
 
 def _plan(admin: Admin, arguments: argparse.Namespace, isolation_level: str) -> _Plan:
     """Look up everything that depends on when the command began."""
-    wanted = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    wanted = partitions(admin, *arguments.topics)
     is_ended = arguments.exit_at_end or (arguments.output is not None and arguments.end is None)
     end = Where("latest") if is_ended else arguments.end
     tell_presumed(arguments.start, "--from")

@@ -106,7 +106,7 @@ def reset(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     (group,) = arguments.groups
     where: Where = arguments.to
     is_queue = _type_of_idle(admin, group, parts, arguments.type) == SHARE
-    chosen_partitions = [tp for word in arguments.topic for tp in partitions(admin, word)]
+    chosen_partitions = partitions(admin, *arguments.topic)
     before: dict[TopicPartition, int | None]
     if is_queue:
         # A broker before 4.1 has no share groups, and says so here.
@@ -165,7 +165,7 @@ def _type_of_idle(admin: Admin, group: str, parts: Parts, wanted: str | None) ->
 def forget(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
     """``kadence groups forget``."""
     (group,) = arguments.groups
-    wanted = [tp for word in arguments.topic for tp in partitions(admin, word)]
+    wanted = partitions(admin, *arguments.topic)
     known = parts.done(described(admin, [group])).get(group)
     if known is None:
         return

@@ -152,7 +152,7 @@ def replay_letters(admin: Admin, arguments: argparse.Namespace) -> int:
 
 def drop_letters(admin: Admin, arguments: argparse.Namespace) -> None:
     """Delete all before a place."""
-    chosen = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    chosen = partitions(admin, *arguments.topics)
     held = ranges(admin, chosen)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")
@@ -178,7 +178,7 @@ def _letters(admin: Admin, arguments: argparse.Namespace) -> Iterator[Letter]:
     """The chosen records up to the present end, partition by partition as they are fetched."""
     from kadence import Consumer
 
-    held = ranges(admin, [tp for word in arguments.topics for tp in partitions(admin, word)])
+    held = ranges(admin, partitions(admin, *arguments.topics))
     choice = Choice(frozenset(arguments.offset), frozenset(arguments.error), frozenset(arguments.origin))
     with Consumer(_known(arguments, "ConsumerConfig")) as consumer:
         spans = {}

@@ -58,12 +58,16 @@ def no_such(kind: str, name: str, known: Iterable[str]) -> str:
     return f"there is no {what} {name!r}{nearest(name, known) or ';'} `kadence {kind}s list` shows all"
 
 
-def partitions(admin: Admin, word: str) -> list[TopicPartition]:
-    """``TOPIC``, ``TOPIC:0,1`` or ``TOPIC:0-3,7``: partitions that exist.
+def partitions(admin: Admin, *words: str) -> list[TopicPartition]:
+    """``TOPIC``, ``TOPIC:0,1`` or ``TOPIC:0-3,7`` each: partitions that exist, once each.
 
     Raises:
         UsageError: behind the colon are no numbers. CommandError: there is no such topic or partition.
     """
+    return list(dict.fromkeys(tp for word in words for tp in _partitions_of(admin, word)))
+
+
+def _partitions_of(admin: Admin, word: str) -> list[TopicPartition]:
     from kadence import TopicPartition
     from kadence.errors import UnknownTopicOrPartitionError
 

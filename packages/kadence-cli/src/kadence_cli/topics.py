@@ -243,7 +243,7 @@ def _config(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
 
 
 def _delete_records(admin: Admin, arguments: argparse.Namespace, parts: Parts) -> None:
-    chosen_partitions = [tp for word in arguments.topics for tp in partitions(admin, word)]
+    chosen_partitions = partitions(admin, *arguments.topics)
     held = ranges(admin, chosen_partitions)
     refuse_outside(arguments.before, held)
     tell_presumed(arguments.before, "--before")

@@ -344,7 +344,7 @@ def _partitions_of(admin: Admin, words: Collection[str]) -> list[TopicPartition]
     from kadence import TopicPartition
 
     if words:
-        return [tp for word in words for tp in partitions(admin, word)]
+        return partitions(admin, *words)
     topics = admin.list_topics(internal=True)
     return [TopicPartition(name, info.partition) for name in topics for info in topics[name].partitions]
 

@@ -504,6 +504,10 @@ def test_what_is_shown_of_partitions_can_be_given(kadence: Run) -> None:
         1,
         4,
     ]
+    twice = kadence(
+        "groups", "reset", "g", "--topic", "t:1,0", "--topic", "t:1-2", "--to", "earliest", "--dry-run"
+    )
+    assert sorted(row["partition"] for row in twice.rows) == [0, 1, 2]
     assert "topic 't' has partitions 0 to 4, not 7" in given("t:3-7").err
     assert "1-0 in 't:1-0' is not a range" in given("t:1-0").err
     assert "TOPIC:0-3,7 for some" in given("t:-1").err
