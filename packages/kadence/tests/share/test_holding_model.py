@@ -192,7 +192,8 @@ class Run:
     def take_renewed(self) -> None:
         limit = self.chance.randint(1, 5)
         offsets = sorted(self.model.offsets("renewed"))[:limit]
-        chunks = self.holding.take_renewed(limit, decoded=False)
+        chunks: list[Chunk] = []
+        self.holding.take_renewed(limit, chunks, decoded=False)
         assert [record.offset for chunk in chunks for record in chunk.records] == offsets
         if self.chance.random() < 0.3:
             self.holding.put_renewed_back(chunks)

@@ -189,8 +189,11 @@ class ShareState(ClientState):
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""
         fetch.taken_at = now
         fetch.left -= count
+        self.look_for_room(fetch)
+
+    def look_for_room(self, fetch: AcquiredFetch) -> None:
+        """Some of a fetch were taken from the buffer. If it was the rest, more may be fetched ahead."""
         if fetch.left <= 0:
-            # There may be room for what is fetched ahead.
             self.wake()
 
     # -- network thread

@@ -147,24 +147,31 @@ class Decoding:
                 if not decoded.passed:
                     raise error
                 break
-            self._see_to(fetch, chunk, record, field, error)
-            decoded.bad += 1
+            self._see_to(fetch, chunk, record, field, error, decoded)
             if self.errors:
                 break
 
     def _see_to(
-        self, fetch: AcquiredFetch, chunk: Chunk, record: Record[Any, Any], field: str, error: Exception
+        self,
+        fetch: AcquiredFetch,
+        chunk: Chunk,
+        record: Record[Any, Any],
+        field: str,
+        error: Exception,
+        decoded: Decoded,
     ) -> None:
+        """A record is bad. Once something is said of it, it counts in ``decoded``: Ctrl-C does not come between."""
         offset = record.offset
         if self._letters is not None:
-            self._under_way.append((fetch, offset, self._letters.deliver([BadRecord(record, field, error)])))
+            sent = fetch, offset, self._letters.deliver([BadRecord(record, field, error)])
+            decoded.bad += 1
+            self._under_way.append(sent)
             return
-        self.skipped += 1
         kind = _KINDS[self._policy]
+        bad: KafkaError | None = None
         if self._policy == "raise":
             bad = refused(record, field, error, _ADVICE)
             bad.__cause__ = error
-            self.errors.append(bad)
         else:
             log.warning(
                 "%s: %s",
@@ -175,6 +182,10 @@ class Decoding:
             self._holding.hold_bad(chunk, offset, kind)
         else:
             self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])
+        decoded.bad += 1
+        self.skipped += 1
+        if bad is not None:
+            self.errors.append(bad)
 
     # ------------------------------------------------------------ dead letters
 
@@ -189,13 +200,12 @@ class Decoding:
             fetch, offset, delivery = each
             if not delivery.done:
                 continue
-            self._under_way.remove(each)
             assert self._letters is not None
             for line in delivery.shortened:
                 log.warning("%s", line)
             [bad] = delivery.bad
+            refusal: DeadLetterError | None = None
             if delivery.error is None:
-                self.dead_lettered += 1
                 log.warning("to %s: %s", self._letters.topic, said_of(bad.record, bad.field, bad.error))
                 kind = AcknowledgeType.ACCEPT
             else:
@@ -205,5 +215,10 @@ class Decoding:
                     f"written to dead.letter.topic {self._letters.topic!r}, and is released: {delivery.error}"
                 )
                 refusal.__cause__ = delivery.error
-                self.errors.append(refusal)
             self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])
+            # Nothing comes between what is said and this, not even Ctrl-C.
+            self._under_way.remove(each)
+            if refusal is None:
+                self.dead_lettered += 1
+            else:
+                self.errors.append(refusal)
