@@ -12,7 +12,8 @@ import pytest
 from tests.consumer.application.test_interrupted import SOURCE, Interruption, Pending
 from tests.worlds.queue import ACCEPT, RELEASE, RENEW, HandNetwork
 
-from kadence import AcknowledgeType, ShareConsumer
+from kadence import AcknowledgeType, Record, ShareConsumer
+from kadence.clock import FOREVER
 from kadence.records import encode_batch
 from kadence.share.acknowledgements import GAP
 
@@ -24,6 +25,7 @@ RECORDS = (*range(4), *range(6, 12), *range(16, 24))
 GAPS = (4, 5, 14, 15)
 
 STRIDE = 7
+MOST_LINES = 700
 
 OURS = tuple(
     f"{SOURCE}/{each}"
@@ -207,3 +209,49 @@ def test_c7_a_subscription_that_changes_in_the_midst_of_a_poll_releases_what_the
     assert not consumer.poll()
     said = [(at, kind) for _, first, last, kind in network.taken() for at in range(first, last + 1)]
     assert sorted(said) == [(at, RELEASE) for at in range(12)]
+
+
+class InProcess(Interruption):
+    """Ctrl-C at a line of the loop of `process`, of those behind `stop` only if ``at_the_end``."""
+
+    def __init__(self, consumer: ShareConsumer[Any, Any], at: int, *, at_the_end: bool) -> None:
+        super().__init__(at, (*OURS, f"{SOURCE}/work/queue.py", f"{SOURCE}/work/driver.py"))
+        self._consumer = consumer
+        self._at_the_end = at_the_end
+
+    def _trace(self, frame: FrameType, event: str, arg: Any) -> Callable[..., Any] | None:
+        if self._at_the_end and not self._consumer.stopping:
+            return self._trace
+        return super()._trace(frame, event, arg)
+
+
+@pytest.mark.parametrize("at_the_end", [False, True], ids=["running", "ending"])
+def test_ctrl_c_at_any_line_of_process_leaves_no_record_without_an_outcome(
+    make: Callable[..., Made], at_the_end: bool
+) -> None:
+    at, happened = 0, True
+    while happened and at < MOST_LINES:
+        at += 1
+        consumer, network = make()
+        network.gathers = True
+        # Time flies.
+        network.put(6).lock_ends = FOREVER
+        handled: list[int] = []
+
+        def handler(record: Record[Any, Any], into: list[int] = handled) -> None:
+            into.append(record.offset)
+            if len(into) == 6:
+                consumer.stop()  # noqa: B023 - `process` ends in this round
+
+        interruption = InProcess(consumer, at, at_the_end=at_the_end)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            consumer.process(handler, workers=1)
+        happened, where = interruption.happened, interruption.where
+        consumer._core.exchange.stopping = False
+        while records := consumer.poll():
+            handled += offsets_of(records)
+        consumer.commit()
+        said = [(at, kind) for _, first, last, kind in network.taken() for at in range(first, last + 1)]
+        assert sorted(offset for offset, _ in said) == list(range(6)), where
+        assert {offset for offset, kind in said if kind == ACCEPT} <= set(handled), where
+    assert at > 50

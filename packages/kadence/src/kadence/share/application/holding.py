@@ -282,6 +282,7 @@ class Holding:
                 if is_buffered:
                     fetch.left -= count
                 del ranges[:]
+                return
 
     def hold_bad(self, chunk: Chunk, offset: int, kind: int) -> None:
         """In explicit mode: a bad record that no poll returns, of which the application may say another thing."""
