@@ -145,9 +145,12 @@ class ShareState(ClientState):
         """A poll waits for up to so many records until then, since nothing is buffered.
 
         Args:
+            count: 0: `process` has no room for any, and only waits. Nothing is fetched for that.
             wakes: wake the network thread; False: what follows does. So what is said goes with the fetch.
         """
-        if not self.wanted:
+        if not count:
+            self.limit = 0
+        elif not self.wanted:
             self.resting = False
             self.wanted_until, self.limit = until, count
             if until - now < SHORT_MS:
