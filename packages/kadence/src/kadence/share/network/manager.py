@@ -279,7 +279,7 @@ class ShareRequestManager:
             return
         kept: list[Piece] = []
         for piece in node.pieces:
-            if piece.held.is_locked(now, piece.ranges):
+            if piece.is_locked(now):
                 kept.append(piece)
             else:
                 self._acknowledgements.end(now, piece, locks_ended(piece.held.fetch))
