@@ -248,6 +248,7 @@ def test_ctrl_c_at_any_line_of_process_leaves_no_record_without_an_outcome(
             consumer.process(handler, workers=1)
         happened, where = interruption.happened, interruption.where
         consumer._core.exchange.stopping = False
+        assert not consumer._core.polls.is_working, where
         while records := consumer.poll():
             handled += offsets_of(records)
         consumer.commit()

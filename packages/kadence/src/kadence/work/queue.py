@@ -6,7 +6,7 @@ rejected, and what is given back is released. An outcome counts only while the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.clock import add_ms
@@ -238,6 +238,16 @@ class QueueDesk(Desk):
         super().__init__(*arguments)
         self.rejected = 0
         self._policy = policy
+        # What leaves the scheduler, until it is acknowledged.
+        self._leaving: Outcomes = {}
+
+    def settle(self, settle: Callable[[Outcomes], None]) -> None:
+        """Acknowledge what is known, by ``settle``. By the loop, without the lock."""
+        # Ctrl-C may have ended this in the midst of it.
+        settle(self._leaving)
+        with self.lock:
+            self._leaving, self.scheduler.outcomes = self.scheduler.outcomes, {}
+        settle(self._leaving)
 
     def _gives_up(self, task: Task, attempts: int, error: BaseException) -> None:
         is_bad = isinstance(error, RecordDeserializationError)
@@ -267,8 +277,6 @@ class QueueProcessing(Processing):
         self._measured_at = self._flushed_at = self._clock.now_ms()
         self._done_then = 0
         self._rate = 0.0
-        # What leaves the scheduler, until it is acknowledged.
-        self._leaving: Outcomes = {}
 
     def run(self) -> Steps:
         """Process until `stop` or an error; then wait for running handlers, release the rest, and commit.
@@ -332,13 +340,10 @@ class QueueProcessing(Processing):
         if now - self._flushed_at < _SOON_MS and not at_once:
             return
         self._flushed_at = now
-        desk, scheduler = self._desk, self._desk.scheduler
-        # Ctrl-C may have ended this in the midst of it.
-        self._source.settle(self._leaving)
+        desk = self._desk
         with desk.lock:
-            lost = scheduler.look_at_locks(now)
-            self._leaving, scheduler.outcomes = scheduler.outcomes, {}
-        self._source.settle(self._leaving)
+            lost = desk.scheduler.look_at_locks(now)
+        desk.settle(self._source.settle)
         if lost:
             log.warning("the locks of %s are gone; they will be redelivered", plural(lost, "record"))
             desk.tell_lost()

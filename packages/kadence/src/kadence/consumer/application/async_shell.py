@@ -181,6 +181,7 @@ class AsyncShell(async_shell.AsyncShell):
         try:
             return await process_on_loop(consumer, inside, settings)
         finally:
+            self._core.end_work(inside)
             working.has_ended.set()
             if self._working is working:
                 self._working = None

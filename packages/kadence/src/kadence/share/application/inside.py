@@ -174,10 +174,24 @@ class ShareInside:
         # After Ctrl-C there was no commit.
         core.polls.send_said()
         totals = Totals() if core.work is None else core.work.end()
-        rejected = self._desk.rejected if isinstance(self._desk, QueueDesk) else 0
+        desk, self._desk = self._desk, None
+        rejected = desk.rejected if isinstance(desk, QueueDesk) else 0
         return QueueTotals(
             totals.done, totals.failed, totals.retried, totals.dead_lettered, totals.already_done, rejected
         )
+
+    def abandon(self) -> None:
+        """Release what `process` had, and be as after `end`, if Ctrl-C has kept `process` from that."""
+        desk = self._desk
+        if not isinstance(desk, QueueDesk) or desk.here.is_left:
+            return
+        with desk.lock:
+            desk.is_ended = desk.is_over = True
+            desk.scheduler.look_at_locks(self.clock.now_ms())
+            desk.scheduler.release_all(self.taken)
+            self.taken = ()
+        desk.settle(self.settle)
+        self.end(None, {}, is_put_back=True)
 
     def _deadline(self) -> int:
         return add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
