@@ -114,8 +114,7 @@ class ShareCore(ClientCore):
         self.polls.end_steps()
         self.holding.accept_returned()
         self.exchange.ready()
-        self.exchange.raise_wakeup()
-        # From here on nothing is raised before it is sent: what was taken for it would be lost.
+        # First it is sent: a wakeup only ends the wait.
         call_id = self.exchange.expect()
         self.polls.send(call_id, deadline, Sending.SYNC)
         answer = yield from self.exchange.finish(Acknowledge, call_id, deadline)
