@@ -142,7 +142,8 @@ class Run:
     def hold_bad(self) -> None:
         offset = self.chance.randrange(OFFSETS)
         chunk = Chunk(self.fetch([offset]), TopicPartition("jobs", 0), [])
-        self.holding.hold_bad(chunk, offset, 2)
+        self.holding.make_room(chunk, offset)
+        self.holding.marks.turn_bad(chunk, offset, 2)
         self.model.held[offset] = (chunk, 2)
         self.model.bad.add(offset)
 

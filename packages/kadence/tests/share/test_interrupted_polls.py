@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from tests.consumer.application.test_interrupted import SOURCE, Interruption, Pending
-from tests.worlds.queue import ACCEPT, RELEASE, RENEW, HandNetwork
+from tests.worlds.queue import ACCEPT, REJECT, RELEASE, RENEW, HandNetwork
 
 from kadence import AcknowledgeType, Record, ShareConsumer
 from kadence.clock import FOREVER
+from kadence.errors import RecordDeserializationError
 from kadence.records import encode_batch
 from kadence.share.acknowledgements import GAP
 
@@ -24,7 +25,7 @@ EXPLICIT = {"share.acknowledgement.mode": "explicit"}
 RECORDS = (*range(4), *range(6, 12), *range(16, 24))
 GAPS = (4, 5, 14, 15)
 
-STRIDE = 7
+STRIDE = 23
 MOST_LINES = 700
 
 OURS = tuple(
@@ -162,8 +163,9 @@ def test_c7_ctrl_c_once_or_twice_at_any_line_of_a_poll_loses_nothing_and_says_no
     everywhere(lambda at, again: Story(make(settings)).interrupted(POLLS[by], at, again))
 
 
-@pytest.mark.parametrize("by", ["records", "iteration"])
-@pytest.mark.parametrize("settings", [{}, EXPLICIT], ids=["implicit", "explicit"])
+@pytest.mark.parametrize(
+    ("by", "settings"), [("records", {}), ("iteration", EXPLICIT)], ids=["records", "iteration"]
+)
 def test_c7_the_same_with_deserialisers(make: Callable[..., Made], by: str, settings: dict[str, Any]) -> None:
     everywhere(
         lambda at, again: Story(make(settings, value_deserializer=bytes.decode)).interrupted(
@@ -174,6 +176,58 @@ def test_c7_the_same_with_deserialisers(make: Callable[..., Made], by: str, sett
 
 def test_c7_the_same_of_records_that_were_renewed(make: Callable[..., Made]) -> None:
     everywhere(lambda at, again: Story(make(EXPLICIT), renews=True).interrupted(by_records, at, again))
+
+
+@pytest.mark.parametrize(
+    ("policy", "settings"),
+    [("reject", {}), ("raise", {}), ("raise", EXPLICIT)],
+    ids=["reject", "raise", "explicit"],
+)
+def test_c7_ctrl_c_at_any_line_says_nothing_twice_of_bad_records_and_raises_each_once(
+    make: Callable[..., Made], policy: str, settings: dict[str, Any]
+) -> None:
+    def value_of(data: bytes) -> bytes:
+        if data in (b"v3", b"v4"):
+            raise ValueError(data)
+        return data
+
+    at, happened = 0, True
+    while happened:
+        at += 1
+        made = make({**settings, "deserialization.errors": policy}, value_deserializer=value_of)
+        consumer, network = made
+        network.put(6)
+        found: list[list[int]] = []
+        raised: list[int] = []
+        interruption = Interruption(at, OURS)
+        while len(found) < 3:
+            records: Any = None
+            try:
+                with (
+                    interruption
+                    if not (interruption.happened or raised or found[1:])
+                    else contextlib.nullcontext()
+                ):
+                    records = consumer.poll()
+            except KeyboardInterrupt as interrupt:
+                # It may come behind the error.
+                if isinstance(interrupt.__context__, RecordDeserializationError):
+                    raised.append(interrupt.__context__.offset)
+            except RecordDeserializationError as error:
+                raised.append(error.offset)
+            if records is not None:
+                found.append(offsets_of(records))
+                if settings:
+                    consumer.acknowledge(records)
+        happened = interruption.happened
+        consumer.commit()
+        where = interruption.where
+        said = [(at, kind) for _, first, last, kind in network.taken() for at in range(first, last + 1)]
+        kind = REJECT if policy == "reject" else RELEASE
+        assert [offset for each in found for offset in each] == [0, 1, 2, 5], where
+        assert sorted(said) == sorted([*((at, ACCEPT) for at in (0, 1, 2, 5)), (3, kind), (4, kind)]), where
+        assert raised == ([] if policy == "reject" else [3, 4]), where
+    assert at > 100
 
 
 def everywhere(one: Callable[[int, int], tuple[Interruption, Again]]) -> None:

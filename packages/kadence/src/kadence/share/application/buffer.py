@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from kadence.clock import Clock
 from kadence.consumer.decoded_records import DecodedRecords
@@ -242,7 +242,7 @@ class Buffer:
         if decoding is not None and decoding.awaits_letters:
             decoding.settle_letters()
         if self._errors:
-            raise self._errors.popleft()
+            self._raise_first()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
             if not self._is_wanted(reading, now) or (
@@ -269,8 +269,14 @@ class Buffer:
             if limit <= 0 or self._errors:
                 break
         if not taken and self._errors:
-            raise self._errors.popleft()
+            self._raise_first()
         return [each.chunk for each in taken]
+
+    def _raise_first(self) -> Never:
+        error = self._errors[0]
+        # Nothing stands in between: Ctrl-C must not take the place of an error that is told only once.
+        del self._errors[0]
+        raise error
 
     def _take_rows(self, reading: Reading, limit: int, columns: Collection[str], taken: list[Taken]) -> int:
         """As `_take_of`, as columns. No records are taken behind them: to put both back is not possible."""
@@ -293,12 +299,13 @@ class Buffer:
         """Take from one fetch. Returns how many records."""
         count = 0
         while count < limit and (raw := reading.look(limit - count, self._settle)):
-            chunk = Chunk(reading.fetch, reading.partition, raw)
+            fetch = reading.fetch
+            chunk = Chunk(fetch, reading.partition, raw)
             if decoding is None:
                 passed = len(raw)
             else:
                 chunk.is_decoded = True
-                decoded = decoding.decode(reading.fetch, chunk, raw)
+                decoded = decoding.decode(fetch, raw)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
                 if reading.is_gone:
                     # A deserialiser, or a signal handler, has ended the subscription: these were released.
@@ -308,16 +315,29 @@ class Buffer:
                 if decoded.waits is not None:
                     self._waits[reading] = decoded.waits
             one = Taken(reading, raw, chunk)
-            fetch, good, records = reading.fetch, len(chunk.records), self._counted(reading)
+            good, records = len(chunk.records), self._counted(reading)
             now = self._clock.now_ms()
+            if decoding is not None and decoded.bad:
+                for offset, _ in decoded.held:
+                    self._holding.make_room(chunk, offset)
+                skipped = len(decoded.held) + len(decoded.settled)
+                self._holding.settle(fetch, decoded.settled)
+                # As above.
+                decoding.skipped += skipped
+                decoding.under_way += decoded.letters
+                decoding.errors += decoded.errors
             # As above.
             fetch.taken_at = now
             fetch.left -= passed
             records.total += good
             reading.ahead.index += passed
             if good:
-                taken.append(one)
+                taken += (one,)
                 count += good
+            if decoding is not None:
+                # There is one at most: behind it no more are decoded.
+                for offset, kind in decoded.held:
+                    self._holding.marks.turn_bad(chunk, offset, kind)
             self._shared_state.look_for_room(fetch)
             if decoding is not None:
                 if decoded.interrupted is not None:

@@ -284,14 +284,16 @@ class Holding:
                 del ranges[:]
                 return
 
-    def hold_bad(self, chunk: Chunk, offset: int, kind: int) -> None:
-        """In explicit mode: a bad record that no poll returns, of which the application may say another thing."""
+    def make_room(self, chunk: Chunk, offset: int) -> None:
+        """In explicit mode: for a bad record that no poll returns, of which the application may say another thing.
+
+        What is said of it follows (`Marks.turn_bad`). Before that, this may be done again.
+        """
         held = self._of(chunk.partition)
         if offset < held.end and (found := held.find(offset)) is not None:
             before, place = found
             self._goes(before, offset, place)
         self._add(held, chunk, offset)
-        self.marks.turn_bad(chunk, offset, kind)
 
     @property
     def has_said(self) -> bool:
