@@ -310,3 +310,27 @@ def test_ctrl_c_at_any_line_of_process_leaves_no_record_without_an_outcome(
         assert sorted(offset for offset, _ in said) == list(range(6)), where
         assert {offset for offset, kind in said if kind == ACCEPT} <= set(handled), where
     assert at > 50
+
+
+@pytest.mark.parametrize("poll", [by_records, by_rows], ids=["records", "rows"])
+def test_ctrl_c_at_any_line_of_subscribe_releases_each_record_once_that_no_poll_returned(
+    make: Callable[..., Made], poll: Poll
+) -> None:
+    at, happened = 0, True
+    while happened:
+        at += 1
+        consumer, network = make()
+        network.gathers = True
+        fetch = network.put(20, acquired=[(0, 14, 1), (15, 19, 1)])
+        assert offsets_of(poll(consumer)) == list(range(10))
+        interruption = Interruption(at, OURS)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            consumer.subscribe("others")
+        happened, where = interruption.happened, interruption.where
+        consumer.subscribe("others")
+        consumer.commit()
+        said = [(at, kind) for _, first, last, kind in network.taken() for at in range(first, last + 1)]
+        expected = [*((at, ACCEPT) for at in range(10)), *((at, RELEASE) for at in range(10, 20))]
+        assert sorted(said) == expected, where
+        assert (fetch.left, fetch.arena) == (0, None), where
+    assert at > 100
