@@ -100,7 +100,7 @@ def offsets_of(found: Any) -> list[int]:
 
 def fetched(network: HandNetwork) -> None:
     """A fetch with compacted offsets, of which not all were acquired."""
-    rows = [(1_000, None, b"v", [])]
+    rows: list[Any] = [(1_000, None, b"v", [])]
     data = b"".join(
         encode_batch(rows * count, base_offset=first) for first, count in ((0, 4), (6, 8), (16, 8))
     )

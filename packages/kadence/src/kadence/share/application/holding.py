@@ -363,6 +363,8 @@ class Holding:
     def take_renewed(self, limit: int, into: list[Chunk], *, decoded: bool) -> None:
         """Add up to ``limit`` renewed records, to be returned again. What Ctrl-C ends is undone by `put_renewed_back`.
 
+        Those whose locks are void by now are held no more: they come again as another delivery.
+
         Args:
             decoded: whether the poll that returns them has called deserialisers.
 
@@ -370,7 +372,14 @@ class Holding:
             IllegalStateError: they were returned by the other kind of poll.
         """
         for held in self._partitions.values() if self.marks.renewed else ():
-            renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
+            renewed: list[tuple[Chunk, int]] = []
+            for chunk in held.chunks:
+                places = chunk.places(RENEWED)
+                if chunk.fetch.void is None:
+                    renewed += ((chunk, place) for place in places)
+                    continue
+                for place in places:
+                    self.marks.turn(chunk, place, place + 1, GONE)
             for chunk, place in renewed:
                 if chunk.is_decoded != decoded:
                     refused, returns = ("poll()", "poll_arrow()")[:: -1 if chunk.is_decoded else 1]

@@ -152,7 +152,7 @@ class SharePolls:
                     self.send_said()
                 if self._holding.renews:
                     chunks = self._take_renewed(limit, decodes=decodes)
-                else:
+                if not self._holding.renews and not chunks:
                     if not self._buffer.is_empty:
                         self._leave_said()
                     chunks = self._take(limit, decodes=decodes, columns=columns)
