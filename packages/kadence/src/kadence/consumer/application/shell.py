@@ -111,8 +111,8 @@ class Shell(waits.Shell):
 
         # It is inside from beginning to end: otherwise a handler's thread could take records between two of its polls.
         with self:
-            self._is_processing = True
             inside = self._core.inside(self._entered, producers, aside)
+            self._is_processing = True
             try:
                 return process_on_threads(consumer, inside, settings)
             finally:
