@@ -342,6 +342,7 @@ class ShareAnswers:
     def _led_elsewhere(self, now: int, node: ShareNode, tip: TopicIdPartition, code: int) -> None:
         """What is held of the partition at this broker is void, and what is still to be said of it."""
         error = for_code(code, f"{tip.topic_partition} has another leader, or is gone: its locks are void")
+        node.changed = True
         for fetch in [fetch for fetch in node.held if fetch.partition == tip]:
             fetch.void = error
             del node.held[fetch]
