@@ -61,6 +61,24 @@ def test_a_cancelled_poll_loses_no_record_and_accepts_none(network: HandNetwork)
     asyncio.run(program())
 
 
+def test_process_is_refused_while_another_task_polls(network: HandNetwork) -> None:
+    """That poll would take records that nobody acknowledges, and whose locks are renewed."""
+
+    async def handler(record: object) -> None: ...
+
+    async def program() -> None:
+        async with consumer_of() as consumer:
+            waiting = asyncio.create_task(consumer.poll(60))
+            await asyncio.sleep(0)
+            with pytest.raises(ConcurrentAccessError, match="another task is inside poll"):
+                await consumer.process(handler)
+            network.put(1)
+            assert [each.offset for each in await waiting] == [0]
+            assert await consumer.commit() == {TopicPartition("jobs", 0): None}
+
+    asyncio.run(program())
+
+
 def test_an_iteration_ends_with_stop(network: HandNetwork) -> None:
     async def program() -> list[int]:
         seen = []

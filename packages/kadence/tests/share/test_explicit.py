@@ -10,6 +10,7 @@ from tests.worlds.queue import ACCEPT, REJECT, RELEASE, RENEW, HandNetwork
 
 from kadence import AcknowledgeType, Record, ShareConsumer, TopicPartition
 from kadence.errors import (
+    DisconnectedError,
     IllegalStateError,
     InvalidRecordStateError,
     KafkaTimeoutError,
@@ -111,6 +112,16 @@ def test_a_renewed_record_comes_back_alone_once_its_lock_was_renewed(explicit: M
     consumer.acknowledge("jobs", 0, 9)
     consumer.poll()
     assert network.taken() == [("jobs", 0, 0, ACCEPT), ("jobs", 9, 9, ACCEPT)] or network.taken() == []
+
+
+def test_a_renewed_record_whose_lock_is_void_by_now_does_not_come_back(explicit: Made) -> None:
+    consumer, network = explicit
+    fetch = network.put(3)
+    consumer.acknowledge(consumer.poll(), type=AcknowledgeType.RENEW)
+    consumer.commit()
+    fetch.void = DisconnectedError("gone")
+    network.put(3, acquired=[(0, 2, 2)])
+    assert [(each.offset, each.delivery_count) for each in consumer.poll()] == [(0, 2), (1, 2), (2, 2)]
 
 
 def test_a_renewed_record_can_be_acknowledged_before_it_comes_back(explicit: Made) -> None:

@@ -348,6 +348,19 @@ def test_polls_that_do_not_wait_get_records_too_by_one_fetch_each(world: Request
         assert world.sent() == [], "the poll may have been the last"
 
 
+def test_q3_a_poll_of_process_without_room_fetches_nothing(world: Requests) -> None:
+    fetch = world.acquired((0, 1, 1))
+    world.hand.advance(LOCK_MS)
+    world.acknowledge(fetch, 0, 0)
+    world.sent()
+    # Its handlers take long: who has no room would keep records from others.
+    for _ in range(3):
+        world.waits(0, timeout=20)
+        assert not any(isinstance(each.message, ShareFetchRequest) for each in world.sent())
+        world.hand.advance(20)
+        world.state.unwant(world.now, found=False)
+
+
 def test_an_idle_fetch_is_left_to_be_repeated(world: Requests) -> None:
     world.waits()
     first = world.fetch()

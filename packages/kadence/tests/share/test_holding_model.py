@@ -142,7 +142,8 @@ class Run:
     def hold_bad(self) -> None:
         offset = self.chance.randrange(OFFSETS)
         chunk = Chunk(self.fetch([offset]), TopicPartition("jobs", 0), [])
-        self.holding.hold_bad(chunk, offset, 2)
+        self.holding.make_room(chunk, offset)
+        self.holding.marks.turn_bad(chunk, offset, 2)
         self.model.held[offset] = (chunk, 2)
         self.model.bad.add(offset)
 
@@ -192,7 +193,8 @@ class Run:
     def take_renewed(self) -> None:
         limit = self.chance.randint(1, 5)
         offsets = sorted(self.model.offsets("renewed"))[:limit]
-        chunks = self.holding.take_renewed(limit, decoded=False)
+        chunks: list[Chunk] = []
+        self.holding.take_renewed(limit, chunks, decoded=False)
         assert [record.offset for chunk in chunks for record in chunk.records] == offsets
         if self.chance.random() < 0.3:
             self.holding.put_renewed_back(chunks)

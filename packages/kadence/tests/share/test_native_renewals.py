@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.worlds.share import LOCK_MS, RENEW, Requests, batches_of
+from tests.worlds.share import LOCK_MS, NODE, OTHER, RENEW, Requests, batches_of
 
 from kadence.connection.request import NativeHeartbeatPlan, Request
 from kadence.errors import DisconnectedError
 from kadence.protocol import error_codes as ec
 from kadence.share.events import Sending
+from kadence.types import TopicPartition
 
 MINUTE = 60_000
 
@@ -180,3 +181,17 @@ def test_a_broker_that_is_silent_keeps_no_lock_while_the_network_thread_runs(wor
     assert world.plan is None
     world.answer(renewal)
     assert not fetch.is_locked(world.now)
+
+
+def test_what_a_new_leader_has_voided_is_renewed_no_more_where_it_was_held(world: Armed) -> None:
+    plans: dict[int, NativeHeartbeatPlan | None] = {}
+    world.manager.native_renewals.on_change = plans.__setitem__
+    world.acquired((0, 4, 1))
+    assert world.sent() == []
+    assert plans[NODE] is not None
+    world.cluster.moved(world.now, TopicPartition("t", 0), OTHER, 5, {})
+    world.waits()
+    (request,) = [each for each in world.sent() if each.node_id == OTHER]
+    world.bring(request, (0, 4, 1))
+    assert plans[NODE] is None
+    assert plans[OTHER] is not None

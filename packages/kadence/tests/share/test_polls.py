@@ -226,12 +226,14 @@ def test_a_wakeup_ends_a_commit_that_waits_and_loses_no_acknowledgement(made: Ma
     consumer.wakeup()
     with pytest.raises(WakeupError):
         consumer.commit()
-    assert network.taken() == []
+    assert network.taken() == [("jobs", 0, 1, ACCEPT)]
     network.answers_at_once = False
+    network.put(1, first=2)
+    consumer.poll()
     network.meanwhile.append(consumer.wakeup)
     with pytest.raises(WakeupError):
         consumer.commit()
-    assert network.taken() == [("jobs", 0, 1, ACCEPT)]
+    assert network.taken() == [("jobs", 2, 2, ACCEPT)]
 
 
 def test_commit_async_does_not_wait(made: Made) -> None:
@@ -385,6 +387,23 @@ def test_a_poll_that_does_not_return_gives_its_records_to_the_next_one(
     assert ("jobs", 1, 3, ACCEPT) in network.taken()
 
 
+@pytest.mark.parametrize(
+    "settings", [{}, {"share.acknowledgement.mode": "explicit"}], ids=["implicit", "explicit"]
+)
+def test_a_commit_that_wakeup_ends_has_sent_what_was_said(
+    make: Callable[..., Made], settings: dict[str, Any]
+) -> None:
+    consumer, network = make(settings)
+    network.put(3)
+    records = consumer.poll()
+    if settings:
+        consumer.acknowledge(records)
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.commit()
+    assert network.taken() == [("jobs", 0, 2, ACCEPT)]
+
+
 def test_the_last_outcomes_of_process_are_sent_by_the_commit_that_waits_for_them(made: Made) -> None:
     consumer, network = made
     fetch = network.put(3)
@@ -392,7 +411,8 @@ def test_the_last_outcomes_of_process_are_sent_by_the_commit_that_waits_for_them
     core = consumer._core
     inside: Any = core.inside(consumer._shell.run, nothing, nothing)
     core.polls.is_working = True
-    assert len(inside.poll(0, 3)) == 1
+    inside.poll(0, 3)
+    assert len(inside.taken) == 1
     inside.settle({fetch: [(0, ACCEPT), (1, ACCEPT)]})
     inside.commit({})
     inside.settle({fetch: [(2, RELEASE)]})
@@ -418,5 +438,6 @@ def test_ctrl_c_in_a_poll_of_process_leaves_nothing_that_nobody_knows_of(
         patched.setattr(network.state, "unwant", interrupted)
         with pytest.raises(KeyboardInterrupt):
             inside.poll(0, 2)
-    [(_, _, records)] = inside.poll(0, 2)
+    inside.poll(0, 2)
+    [(_, _, records)] = inside.taken
     assert offsets(records) == [0, 1]

@@ -180,6 +180,40 @@ def test_what_is_said_of_offsets_whose_locks_have_ended_is_late_though_others_we
     assert isinstance(error, InvalidRecordStateError)
 
 
+def test_q4_what_is_said_is_late_when_its_own_locks_have_ended_though_others_of_the_fetch_were_renewed(
+    world: Requests,
+) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.acknowledge(fetch, 0, 4)
+    began = world.now
+    while world.now < began + LOCK_MS:
+        for request in world.sent():
+            if request.message.is_renew_ack:
+                assert batches_of(request) == {0: [(5, 9, [RENEW])]}
+                world.answer(request)
+            elif batches_of(request):
+                world.answer(request, p0=ec.COORDINATOR_NOT_AVAILABLE)
+            else:
+                world.answer_fetch(request)
+        world.hand.advance(500)
+    assert fetch.lock_ends > world.now
+    assert all(first > 4 for request in world.sent() for first, _, _ in batches_of(request).get(0, ()))
+    [ended] = world.ended()
+    assert isinstance(ended.error, InvalidRecordStateError)
+    assert ended.acknowledged == (Acknowledged(0, 4, ACCEPT),)
+
+
+def test_what_is_said_while_a_renewal_is_under_way_is_locked_by_that(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.hand.advance(LOCK_MS // 2)
+    renewal = world.said()
+    world.acknowledge(fetch, 0, 9, sending=Sending.SYNC)
+    world.answer(renewal)
+    world.hand.advance(LOCK_MS * 3 // 4)
+    world.answer(world.said())
+    assert not [each for each in world.ended() if each.error]
+
+
 def test_a_renewal_that_failed_for_the_moment_is_repeated_after_a_pause(world: Requests) -> None:
     world.acquired((0, 9, 1))
     world.answer(renewal(world), p0=ec.COORDINATOR_NOT_AVAILABLE)

@@ -129,6 +129,16 @@ def test_13_7_after_an_epoch_error_the_session_is_opened_with_limits_0_and_the_l
     assert world.answer_to(call) == {tip(): None}
 
 
+def test_a_connection_that_is_lost_behind_an_epoch_error_takes_the_locks_with_it(world: Requests) -> None:
+    fetch = world.acquired((0, 4, 1))
+    call = world.acknowledge(fetch, 0, 1, sending=Sending.SYNC)
+    world.answer(world.said(), ec.INVALID_SHARE_SESSION_EPOCH)
+    error = DisconnectedError("gone")
+    world.manager.disconnected(world.now, NODE, error)
+    assert fetch.void is error
+    assert world.answer_to(call) == {tip(): error}
+
+
 def test_a_lost_session_has_released_everything(world: Requests) -> None:
     fetch = world.acquired((0, 4, 1))
     call = world.acknowledge(fetch, 0, 1, sending=Sending.SYNC)

@@ -74,6 +74,7 @@ class World:
         )
         self.settled: list[tuple[Any, int, int]] = []
         self.rests = False
+        self.taken: Sequence[Any] = ()
         around: Any = self
         self.processing = QueueProcessing(
             settings,
@@ -104,6 +105,7 @@ class World:
 
     def settle(self, outcomes: Any) -> None:
         self.settled += [(fetch, *each) for fetch, said in outcomes.items() for each in said]
+        outcomes.clear()
 
     def rest(self) -> None:
         self.rests = True
@@ -117,7 +119,8 @@ class World:
             Record("jobs", 0, offset, value=b"x", delivery_count=2) for offset in offsets
         ]
         self.clock.advance(20)
-        self.step = self.steps.send([(fetch, JOBS, records)] if fetch is not None else [])
+        self.taken = [(fetch, JOBS, records)] if fetch is not None else []
+        self.step = self.steps.send(None)
 
     def take(self, most: int = 10) -> list[Task]:
         with self.desk.lock:
@@ -140,7 +143,7 @@ class World:
             while True:
                 if isinstance(self.step, Idle):
                     self.clock.advance(max(self.step.until - self.clock.now_ms(), 1))
-                self.step = self.steps.send([] if isinstance(self.step, Poll) else None)
+                self.step = self.steps.send(None)
         except StopIteration:
             return None
         except Exception as error:  # noqa: BLE001 - looked at by the test

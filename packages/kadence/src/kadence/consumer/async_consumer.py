@@ -526,10 +526,10 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             batch_format: the form of a ``batch``: a list of ``"records"``, or ``"arrow"``: a
                 ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
             max_records, max_bytes: the most that is read ahead: waiting, running and to be repeated count together.
-                Normally 1,000 records are read ahead, at most a quarter of ``max_records``, or twice as many as the
-                workers hold if that is more. More are read while most wait for others of their keys, or for their
-                next attempt, and leave workers idle; but not with ``order="partition"``. A partition beyond its share
-                is paused.
+                Normally 1,000 records are read ahead, or a quarter of ``max_records`` if that is fewer, but at least
+                twice as many as the workers hold. More are read while most wait for others of their keys, or for their
+                next attempt, and leave workers idle. ``order="partition"`` keeps to 1,000 in both cases. A partition
+                beyond its share is paused.
             drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
                 ``grace`` of `stop_on_signals`.
             transactional_id: a name that no other member of any group has, and that this one has again after a restart,

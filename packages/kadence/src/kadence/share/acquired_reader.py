@@ -93,6 +93,10 @@ class AcquiredReader:
 
     Attributes:
         fetch: what it reads. taken: how many acquired offsets the last `take` passed, with or without a record.
+        settled: what is to be acknowledged of what was passed, and the application never sees. Whoever says it removes
+            it from here.
+        begun: where the call began that read last, until its caller has kept what it returned, and sets this to None.
+            Else that was lost, by Ctrl-C: `undo`.
     """
 
     def __init__(self, fetch: AcquiredFetch, *, check_crcs: bool, max_batch_bytes: int) -> None:
@@ -106,7 +110,8 @@ class AcquiredReader:
         self._at = fetch.acquired[0].first if fetch.acquired else 0
         # Records that were read, and lie behind the range that they were read for.
         self._ahead: list[Record[Any, Any]] = []
-        self._settled: list[Acknowledged] = []
+        self.settled: list[Acknowledged] = []
+        self.begun: tuple[int, int, int] | None = None
         # Columns are not tried any more.
         self._has_gaps = False
         self._records = self._reader(fetch.data, self._at)
@@ -116,11 +121,6 @@ class AcquiredReader:
         """Whether all acquired offsets were passed."""
         return self._range >= len(self._acquired)
 
-    def settled(self) -> list[Acknowledged]:
-        """What is to be acknowledged of what was passed since this was called last, and the application never sees."""
-        settled, self._settled = self._settled, []
-        return settled
-
     def take(self, limit: int) -> list[Record[Any, Any]]:
         """Up to ``limit`` records; none: there are none left, or what was passed had none (`exhausted` tells).
 
@@ -128,15 +128,12 @@ class AcquiredReader:
             KafkaError: a batch cannot be read by this client (its format, its size). Its offsets are settled as
                 released, and the next call goes on behind it.
         """
-        at, place, settled = self._at, self._range, len(self._settled)
+        self.undo()
+        self.begun = self._at, self._range, len(self.settled)
         try:
             return self._take(limit)
         except KafkaError:
-            raise
-        except BaseException:
-            # Ctrl-C: what was read is gone, and the reader is behind it. Read it again: it would be taken for gaps.
-            del self._settled[settled:]
-            self._go_back(at, place)
+            self.begun = None
             raise
 
     def take_rows(self, limit: int, columns: Collection[str]) -> Rows | None:
@@ -147,18 +144,15 @@ class AcquiredReader:
         Args:
             columns: as of `FetchedRecords.take_columns`.
         """
-        at, place = self._at, self._range
-        if self._has_gaps or self._ahead or self.exhausted or self._records.next_offset != at:
+        self.undo()
+        if self._has_gaps or self._ahead or self.exhausted or self._records.next_offset != self._at:
             return None
-        try:
-            rows = self._take_rows(limit, columns)
-        except BaseException:
-            self._go_back(at, place)
-            raise
+        self.begun = self._at, self._range, len(self.settled)
+        rows = self._take_rows(limit, columns)
         if rows is None:
             # To go back there again and again would take long.
             self._has_gaps = True
-            self._go_back(at, place)
+            self.undo()
         return rows
 
     def _take_rows(self, limit: int, columns: Collection[str]) -> Rows | None:
@@ -176,10 +170,18 @@ class AcquiredReader:
         place = bisect_right(self._acquired, rows.first, key=_first) - 1
         self._go_back(rows.first, place)
 
+    def undo(self) -> None:
+        """What the last call read is lost, if nobody has kept it. Read it again: it would be taken for gaps."""
+        if self.begun is not None:
+            at, place, settled = self.begun
+            del self.settled[settled:]
+            self._go_back(at, place)
+
     def _go_back(self, at: int, place: int) -> None:
-        self._at, self._range, self._ahead = at, place, []
-        self._records.close()
-        self._records = self._reader(self.fetch.data, at)
+        before, records = self._records, self._reader(self.fetch.data, at)
+        # Nothing comes between these, not even Ctrl-C.
+        self._at, self._range, self._ahead, self._records, self.begun = at, place, [], records, None
+        before.close()
 
     def _take(self, limit: int) -> list[Record[Any, Any]]:
         self.taken = 0
@@ -213,7 +215,7 @@ class AcquiredReader:
     def close(self) -> None:
         """Let go of the bytes, and give their loan back."""
         self._records.close()
-        self._ahead = []
+        self._ahead, self.begun = [], None
         arena, self.fetch.arena = self.fetch.arena, None
         if arena is not None:
             arena.release()
@@ -266,14 +268,14 @@ class AcquiredReader:
         for record in records:
             offset: int = record.offset
             if offset > at:
-                self._settled.append(Acknowledged(at, offset - 1, GAP))
+                self.settled.append(Acknowledged(at, offset - 1, GAP))
             at = offset + 1
 
     def _pass(self, until: int, kind: int = GAP) -> None:
         """Settle the acquired offsets below ``until`` that were not passed yet."""
         while not self.exhausted and self._at < until:
             last = min(self._acquired[self._range].last, until - 1)
-            self._settled.append(Acknowledged(self._at, last, kind))
+            self.settled.append(Acknowledged(self._at, last, kind))
             self._advance(last + 1)
 
     def _pass_all(self) -> None:

@@ -350,7 +350,7 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
                 `Context.timed_out` tell it.
             batch, halve, batch_format: as for `Consumer.process`.
             max_records, max_bytes: the most that is read ahead. It is less while that keeps the workers busy: others
-                have the rest.
+                have the rest, but of a batch of the log only with ``share.acquire.mode=record_limit``.
             drain: seconds that running handlers get at the end. Choose less than the ``grace`` of `stop_on_signals`.
 
         Returns:

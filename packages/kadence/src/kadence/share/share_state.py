@@ -145,9 +145,12 @@ class ShareState(ClientState):
         """A poll waits for up to so many records until then, since nothing is buffered.
 
         Args:
+            count: 0: `process` has no room for any, and only waits. Nothing is fetched for that.
             wakes: wake the network thread; False: what follows does. So what is said goes with the fetch.
         """
-        if not self.wanted:
+        if not count:
+            self.limit = 0
+        elif not self.wanted:
             self.resting = False
             self.wanted_until, self.limit = until, count
             if until - now < SHORT_MS:
@@ -189,8 +192,11 @@ class ShareState(ClientState):
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""
         fetch.taken_at = now
         fetch.left -= count
+        self.look_for_room(fetch)
+
+    def look_for_room(self, fetch: AcquiredFetch) -> None:
+        """Some of a fetch were taken from the buffer. If it was the rest, more may be fetched ahead."""
         if fetch.left <= 0:
-            # There may be room for what is fetched ahead.
             self.wake()
 
     # -- network thread

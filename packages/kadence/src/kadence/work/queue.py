@@ -6,7 +6,7 @@ rejected, and what is given back is released. An outcome counts only while the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.clock import add_ms
@@ -61,7 +61,7 @@ class Locked(Protocol):
     def is_locked(self, now: int) -> bool: ...
 
 
-Outcomes = Mapping[Any, Sequence[tuple[int, int]]]
+Outcomes = MutableMapping[Any, list[tuple[int, int]]]
 """Of each `Locked` the offsets whose outcome is known, with the type of their acknowledgement."""
 
 
@@ -70,15 +70,19 @@ class Source(Protocol):
 
     Attributes:
         policy: ``deserialization.errors``.
+        taken: what `poll` took, until the loop has it: (`Locked`, partition, records) of each part. The result of a
+            call may be lost on its way, by Ctrl-C.
     """
+
+    taken: Sequence[tuple[Any, TopicPartition, Sequence[Record[Any, Any]]]]
 
     @property
     def policy(self) -> str: ...
     def poll(self, ms: int, most: int) -> Any:
-        """Wait for records: a list of (`Locked`, partition, records). Awaited under asyncio."""
+        """Wait for records, which are in `taken` then. Awaited under asyncio."""
 
     def settle(self, outcomes: Outcomes) -> None:
-        """Acknowledge these, without waiting."""
+        """Acknowledge these, without waiting, and remove them from the mapping."""
 
     def rest(self) -> None:
         """No poll follows: fetch nothing any more."""
@@ -234,6 +238,16 @@ class QueueDesk(Desk):
         super().__init__(*arguments)
         self.rejected = 0
         self._policy = policy
+        # What leaves the scheduler, until it is acknowledged.
+        self._leaving: Outcomes = {}
+
+    def settle(self, settle: Callable[[Outcomes], None]) -> None:
+        """Acknowledge what is known, by ``settle``. By the loop, without the lock."""
+        # Ctrl-C may have ended this in the midst of it.
+        settle(self._leaving)
+        with self.lock:
+            self._leaving, self.scheduler.outcomes = self.scheduler.outcomes, {}
+        settle(self._leaving)
 
     def _gives_up(self, task: Task, attempts: int, error: BaseException) -> None:
         is_bad = isinstance(error, RecordDeserializationError)
@@ -263,8 +277,6 @@ class QueueProcessing(Processing):
         self._measured_at = self._flushed_at = self._clock.now_ms()
         self._done_then = 0
         self._rate = 0.0
-        # What the last poll returned, until the scheduler has it.
-        self._polled: Any = ()
 
     def run(self) -> Steps:
         """Process until `stop` or an error; then wait for running handlers, release the rest, and commit.
@@ -303,12 +315,12 @@ class QueueProcessing(Processing):
         wait = max(min(due, _SOON_MS if is_busy else _LOOK_MS), 0)
         if self._look(now):
             wait = min(wait, _SOON_MS)
-        self._polled = yield Poll(wait, room)
+        yield Poll(wait, room)
         now = self._clock.now_ms()
         with desk.lock:
-            for fetch, partition, records in self._polled:
+            for fetch, partition, records in self._source.taken:
                 scheduler.take_in(fetch, partition, records, now)
-            self._polled = ()
+            self._source.taken = ()
             ready = scheduler.has_ready or desk.due() <= now
         if ready:
             self._wake()
@@ -331,12 +343,10 @@ class QueueProcessing(Processing):
         desk = self._desk
         with desk.lock:
             lost = desk.scheduler.look_at_locks(now)
-            outcomes, desk.scheduler.outcomes = desk.scheduler.outcomes, {}
+        desk.settle(self._source.settle)
         if lost:
             log.warning("the locks of %s are gone; they will be redelivered", plural(lost, "record"))
             desk.tell_lost()
-        if outcomes:
-            self._source.settle(outcomes)
 
     def _look_at_time(self, now: int) -> None:
         """Log records that a thread works on for longer than ``timeout``, and give them back.
@@ -385,8 +395,8 @@ class QueueProcessing(Processing):
         now = self._clock.now_ms()
         with self._desk.lock:
             self._desk.scheduler.look_at_locks(now)
-            self._desk.scheduler.release_all(self._polled)
-            self._polled = ()
+            self._desk.scheduler.release_all(self._source.taken)
+            self._source.taken = ()
         self._flush(now, at_once=True)
         self.is_put_back = True
         yield from ()

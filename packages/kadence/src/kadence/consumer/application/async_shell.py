@@ -171,6 +171,8 @@ class AsyncShell(async_shell.AsyncShell):
         load("kadence.work.driver")
         from kadence.work.driver import process_on_loop
 
+        # A share consumer's `process` takes records without `polling`.
+        self.refuse_beside_poll(self._polling)
         inside = self._core.inside(self._entered, producers, aside)
         # A second call is refused, and must not end what the first one has begun.
         working = _Working(asyncio.current_task(), asyncio.Event())
@@ -179,6 +181,7 @@ class AsyncShell(async_shell.AsyncShell):
         try:
             return await process_on_loop(consumer, inside, settings)
         finally:
+            self._core.end_work(inside)
             working.has_ended.set()
             if self._working is working:
                 self._working = None
@@ -217,6 +220,14 @@ class AsyncShell(async_shell.AsyncShell):
         await self.run(call)
         self._signal.end()
 
+    @staticmethod
+    def refuse_beside_poll(polling: _Polling | None) -> None:
+        """Raise `ConcurrentAccessError` if another task is inside a poll."""
+        if polling is not None and polling.is_of_another_task():
+            raise ConcurrentAccessError(
+                "another task is inside poll(); only one task may poll at a time, but other tasks may make other calls"
+            )
+
     def polling(self) -> _Polling:
         """Entered with ``async with`` by each poll, one at a time; the loop's turning counts as progress meanwhile."""
         return _Polling(self)
@@ -253,6 +264,10 @@ class _Polling:
     def _is_over(self) -> bool:
         return self._task is not None and self._task.done()
 
+    def is_of_another_task(self) -> bool:
+        """Whether another task than the present one makes it, and is under way."""
+        return self._task is not asyncio.current_task() and not self._is_over
+
     async def __aenter__(self) -> None:
         with self._shell:
             await self._shell.breathe()
@@ -263,10 +278,7 @@ class _Polling:
                 "process() of this consumer is running in another task, and only it may poll until it has returned"
             )
         outer = self._outer = self._shell._polling
-        if outer is not None and outer._task is not self._task and not outer._is_over:
-            raise ConcurrentAccessError(
-                "another task is inside poll(); only one task may poll at a time, but other tasks may make other calls"
-            )
+        self._shell.refuse_beside_poll(outer)
         self._shell._polling = self
         # Steps of another task are refused from here on: see `fetch._steps`.
         self._shell._client_state.attention.up = True

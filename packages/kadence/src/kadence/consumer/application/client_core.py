@@ -161,6 +161,10 @@ class ClientCore(abc.ABC):
     def inside(self, run: Callable[[Waits[Any]], Any], producers: LetterProducers, aside: Aside) -> Insides:
         """What `process` needs beyond the public calls. ``run`` carries a call; see `kadence.work.driver.Insides`."""
 
+    def end_work(self, inside: Insides) -> None:
+        """`process` has ended in whatever way, such as by a second Ctrl-C. ``inside``: what `inside` gave it."""
+        del inside
+
     # ------------------------------------------------------------ the end
 
     def unsubscribe(self, deadline: int) -> Waits[None]:

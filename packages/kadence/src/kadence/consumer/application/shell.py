@@ -111,15 +111,13 @@ class Shell(waits.Shell):
 
         # It is inside from beginning to end: otherwise a handler's thread could take records between two of its polls.
         with self:
+            inside = self._core.inside(self._entered, producers, aside)
             self._is_processing = True
             try:
-                return process_on_threads(
-                    consumer,
-                    self._core.inside(self._entered, producers, aside),
-                    settings,
-                )
+                return process_on_threads(consumer, inside, settings)
             finally:
                 self._is_processing = False
+                self._core.end_work(inside)
 
     def _entered(self, call: Waits[Any]) -> Any:
         with self:

@@ -104,10 +104,10 @@ class Chunk:
             return rows.first, rows.last
         return records[0].offset, records[len(records) - 1].offset
 
-    def accepted(self) -> list[Acknowledged]:
-        """What is said when all of them are processed."""
+    def all_said(self, kind: int) -> list[Acknowledged]:
+        """The same said of all of them."""
         rows = self.rows
-        return runs(self.records, _ACCEPT) if rows is None else [Acknowledged(rows.first, rows.last, _ACCEPT)]
+        return runs(self.records, kind) if rows is None else [Acknowledged(rows.first, rows.last, kind)]
 
     def first_states(self) -> bytearray:
         """What `states` is when the application gets the records."""

@@ -24,7 +24,6 @@ from kadence.errors.local import AnswerPendingError
 from kadence.logs import logger
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
-from kadence.share.application._marks import Chunk
 from kadence.share.application.holding import Holding
 from kadence.share.share_state import AcquiredFetch
 
@@ -47,21 +46,31 @@ _LEAST_MS: Final = 100
 """So long a poll decodes at least, whatever its timeout."""
 
 
+Letter = tuple[AcquiredFetch, int, Delivery]
+"""The dead letter of a bad record, with the record's fetch and offset."""
+
+
 class Decoded:
     """What became of some records.
 
     Attributes:
-        good: decoded. raw: the same as they came. bad: how many bad ones were seen to.
+        good: decoded. raw: the same as they came. bad: how many are bad.
+        settled: what is to be said of bad ones. held: their offsets and what is to be said, where the application may
+            say another thing. letters: their dead letters on the way. errors: to be raised.
         waits: what the next one waits for; None: nothing. interrupted: what ended it, such as Ctrl-C, behind those that
             were looked at.
     """
 
-    __slots__ = ("bad", "good", "interrupted", "raw", "waits")
+    __slots__ = ("bad", "errors", "good", "held", "interrupted", "letters", "raw", "settled", "waits")
 
     def __init__(self) -> None:
         self.good: list[Record[Any, Any]] = []
         self.raw: list[Record[Any, Any]] = []
         self.bad = 0
+        self.settled: list[Acknowledged] = []
+        self.held: list[tuple[int, int]] = []
+        self.letters: list[Letter] = []
+        self.errors: list[KafkaError] = []
         self.waits: AnswerPendingError | None = None
         self.interrupted: BaseException | None = None
 
@@ -72,13 +81,14 @@ class Decoded:
 
 
 class Decoding:
-    """Deserialises keys and values, and sees to the records that are bad.
+    """Deserialises keys and values, and decides about the records that are bad.
 
     Args:
         wake: makes a poll that waits look again. Any thread.
 
     Attributes:
-        decoder: calls the deserialisers. until: the deadline (ms) of the poll under way.
+        decoder: calls the deserialisers. until: the deadline (ms) of the poll under way. under_way: dead letters that
+            the topic has not answered for.
         errors: of what was decoded, to be raised by the polls that find nothing before it.
         skipped: bad records released or rejected, ever. dead_lettered: those acknowledged by the dead letter topic.
     """
@@ -100,30 +110,27 @@ class Decoding:
         self._letters = dead_letters
         self._wake = wake
         self._clock = clock
-        self._under_way: list[tuple[AcquiredFetch, int, Delivery]] = []
+        self.under_way: list[Letter] = []
 
-    def decode(self, fetch: AcquiredFetch, chunk: Chunk, records: list[Record[Any, Any]]) -> Decoded:
-        """Decode the first of these, as many as the poll's deadline allows.
+    def decode(self, fetch: AcquiredFetch, records: list[Record[Any, Any]]) -> Decoded:
+        """Decode the first of these, as many as the poll's deadline allows. Nothing is said of bad ones by this.
 
         Raises:
             SchemaRegistryError, ConfigError: the first of them needs a registry that does not answer, or refuses us.
         """
         decoded = Decoded()
         try:
-            self._decode(fetch, chunk, records, decoded)
+            self._decode(fetch, records, decoded)
         except Exception:
             raise
         except BaseException as interrupted:
-            # What was said of bad records is not to be said again by the next poll.
             if not decoded.passed:
                 raise
             decoded.interrupted = interrupted
             del decoded.good[len(decoded.raw) :]
         return decoded
 
-    def _decode(
-        self, fetch: AcquiredFetch, chunk: Chunk, records: list[Record[Any, Any]], decoded: Decoded
-    ) -> None:
+    def _decode(self, fetch: AcquiredFetch, records: list[Record[Any, Any]], decoded: Decoded) -> None:
         decoder = self.decoder
         ends_at = max(self.until, self._clock.now_ms() + _LEAST_MS)
         end = len(records)
@@ -147,24 +154,23 @@ class Decoding:
                 if not decoded.passed:
                     raise error
                 break
-            self._see_to(fetch, chunk, record, field, error)
+            self._see_to(fetch, record, field, error, decoded)
             decoded.bad += 1
-            if self.errors:
+            if decoded.errors:
                 break
 
     def _see_to(
-        self, fetch: AcquiredFetch, chunk: Chunk, record: Record[Any, Any], field: str, error: Exception
+        self, fetch: AcquiredFetch, record: Record[Any, Any], field: str, error: Exception, decoded: Decoded
     ) -> None:
         offset = record.offset
         if self._letters is not None:
-            self._under_way.append((fetch, offset, self._letters.deliver([BadRecord(record, field, error)])))
+            decoded.letters.append((fetch, offset, self._letters.deliver([BadRecord(record, field, error)])))
             return
-        self.skipped += 1
         kind = _KINDS[self._policy]
         if self._policy == "raise":
             bad = refused(record, field, error, _ADVICE)
             bad.__cause__ = error
-            self.errors.append(bad)
+            decoded.errors.append(bad)
         else:
             log.warning(
                 "%s: %s",
@@ -172,30 +178,29 @@ class Decoding:
                 said_of(record, field, error),
             )
         if self._holding.is_explicit and self._policy == "raise":
-            self._holding.hold_bad(chunk, offset, kind)
+            decoded.held.append((offset, kind))
         else:
-            self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])
+            decoded.settled.append(Acknowledged(offset, offset, kind))
 
     # ------------------------------------------------------------ dead letters
 
     @property
     def awaits_letters(self) -> bool:
         """Whether the dead letter topic has not answered for some."""
-        return bool(self._under_way)
+        return bool(self.under_way)
 
     def settle_letters(self) -> None:
         """Accept what the dead letter topic has, and release what it does not take."""
-        for each in tuple(self._under_way):
+        for each in tuple(self.under_way):
             fetch, offset, delivery = each
             if not delivery.done:
                 continue
-            self._under_way.remove(each)
             assert self._letters is not None
             for line in delivery.shortened:
                 log.warning("%s", line)
             [bad] = delivery.bad
+            refusal: DeadLetterError | None = None
             if delivery.error is None:
-                self.dead_lettered += 1
                 log.warning("to %s: %s", self._letters.topic, said_of(bad.record, bad.field, bad.error))
                 kind = AcknowledgeType.ACCEPT
             else:
@@ -205,5 +210,10 @@ class Decoding:
                     f"written to dead.letter.topic {self._letters.topic!r}, and is released: {delivery.error}"
                 )
                 refusal.__cause__ = delivery.error
-                self.errors.append(refusal)
             self._holding.settle(fetch, [Acknowledged(offset, offset, kind)])
+            # Nothing comes between what is said and this, not even Ctrl-C.
+            self.under_way.remove(each)
+            if refusal is None:
+                self.dead_lettered += 1
+            else:
+                self.errors.append(refusal)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, Never
 
 from kadence.clock import Clock
 from kadence.consumer.decoded_records import DecodedRecords
 from kadence.errors import ConfigError, KafkaError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
+from kadence.metrics.sensors import Tally
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType
 from kadence.share.acquired_reader import AcquiredReader, Rows
@@ -47,15 +48,27 @@ class Reading:
     Attributes:
         fetch, partition: whose they are. ahead: what was read, and how many of these were returned.
         is_gone: what was not returned is not ours any more, or was released.
+        released: what is to be said of it then.
     """
 
-    __slots__ = ("_at_once", "_is_closed", "_reader", "_rows", "ahead", "fetch", "is_gone", "partition")
+    __slots__ = (
+        "_at_once",
+        "_is_closed",
+        "_reader",
+        "_rows",
+        "ahead",
+        "fetch",
+        "is_gone",
+        "partition",
+        "released",
+    )
 
     def __init__(self, fetch: AcquiredFetch, reader: AcquiredReader) -> None:
         self.fetch = fetch
         self.partition = fetch.partition.topic_partition
         self.ahead = _NOTHING
         self.is_gone = False
+        self.released: list[Acknowledged] = []
         self._rows: Rows | None = None
         """What was read as columns and not returned."""
         self._reader = reader
@@ -85,20 +98,23 @@ class Reading:
             KafkaError: what comes next cannot be read. It is settled, and the next call goes on behind it.
         """
         self._unlook()
+        reader = self._reader
         if self.ahead.index >= self.ahead.count:
             self.ahead = _NOTHING
             try:
-                while not (self.ahead.count or self._reader.exhausted):
-                    records = self._reader.take(max(limit, self._at_once))
-                    self.ahead = _ahead(records, is_last=self._reader.exhausted)
+                while not (self.ahead.count or reader.exhausted):
+                    records = reader.take(max(limit, self._at_once))
+                    ahead = _ahead(records, is_last=reader.exhausted)
+                    # Nothing comes between these two, not even Ctrl-C.
+                    self.ahead, reader.begun = ahead, None
             except KafkaError as error:
                 # What a consumer is advised to do does not fit a queue.
                 told = str(error).partition(". The position stays")[0]
                 raise type(error)(f"{told}; what cannot be read is released") from error
             finally:
-                if settled := self._reader.settled():
-                    settle(self.fetch, settled)
-                if self._reader.exhausted:
+                reader.undo()
+                settle(self.fetch, reader.settled)
+                if reader.exhausted:
                     # Records are copies.
                     self.close()
         index = self.ahead.index
@@ -113,7 +129,10 @@ class Reading:
         """As `look`, as columns. None: `look` has what comes next."""
         self._unlook()
         if self.read_ahead <= 0:
-            self._rows = self._reader.take_rows(limit, columns)
+            reader = self._reader
+            rows = reader.take_rows(limit, columns)
+            # As above.
+            self._rows, reader.begun = rows, None
         return self._rows
 
     def pass_rows(self) -> None:
@@ -121,7 +140,7 @@ class Reading:
         self._rows = None
 
     def put_rows_back(self, rows: Rows) -> None:
-        """These were taken last, and are the next ones again."""
+        """These were taken last, and are the next ones again. Twice is as once."""
         self._rows = None
         self._reader.untake(rows)
 
@@ -130,36 +149,42 @@ class Reading:
         if rows is not None:
             self._reader.untake(rows)
             self._rows = None
+        self._reader.undo()
 
-    def put_back(self, records: Sequence[Record[Any, Any]]) -> None:
-        """These were taken, and are the next ones again."""
+    def behind(self, records: Sequence[Record[Any, Any]]) -> DecodedRecords:
+        """These, which were taken, and behind them what is `ahead` now."""
         left = self.ahead.records[self.ahead.index :]
-        self.ahead = _ahead([*records, *left], is_last=self._reader.exhausted)
+        return _ahead([*records, *left], is_last=self._reader.exhausted)
 
     def left(self) -> list[Acknowledged]:
-        """What was not returned, as to be released."""
+        """What was not returned, as to be released, and what is settled and not said."""
         self._unlook()
         found = [
             Acknowledged(each.offset, each.offset, AcknowledgeType.RELEASE)
             for each in self.ahead.records[self.ahead.index :]
         ]
-        return found + self._reader.rest()
+        return [*self._reader.settled, *found, *self._reader.rest()]
 
     def close(self) -> None:
         """Give its bytes back."""
-        self._is_closed = True
         self._reader.close()
+        self._is_closed = True
 
 
 class Taken:
-    """What a poll took of one fetch: the chunk that it returns, and the records as they came, to put them back."""
+    """What a poll took of one fetch.
 
-    __slots__ = ("chunk", "raw", "reading")
+    Attributes:
+        chunk: what it returns. raw: the same records as they came, to put them back. is_back: they were.
+    """
+
+    __slots__ = ("chunk", "is_back", "raw", "reading")
 
     def __init__(self, reading: Reading, raw: list[Record[Any, Any]], chunk: Chunk) -> None:
         self.reading = reading
         self.raw = raw
         self.chunk = chunk
+        self.is_back = False
 
 
 class Buffer:
@@ -217,7 +242,7 @@ class Buffer:
         if decoding is not None and decoding.awaits_letters:
             decoding.settle_letters()
         if self._errors:
-            raise self._errors.popleft()
+            self._raise_first()
         now = self._clock.now_ms()
         for reading in tuple(self._readings):
             if not self._is_wanted(reading, now) or (
@@ -244,32 +269,43 @@ class Buffer:
             if limit <= 0 or self._errors:
                 break
         if not taken and self._errors:
-            raise self._errors.popleft()
-        self._count(taken, 1)
+            self._raise_first()
         return [each.chunk for each in taken]
+
+    def _raise_first(self) -> Never:
+        error = self._errors[0]
+        # Nothing stands in between: Ctrl-C must not take the place of an error that is told only once.
+        del self._errors[0]
+        raise error
 
     def _take_rows(self, reading: Reading, limit: int, columns: Collection[str], taken: list[Taken]) -> int:
         """As `_take_of`, as columns. No records are taken behind them: to put both back is not possible."""
         count = 0
         while count < limit and (rows := reading.look_at_rows(limit - count, columns)) is not None:
             one = Taken(reading, [], Chunk(reading.fetch, reading.partition, [], rows))
-            passed = one.chunk.count
-            self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
+            fetch, passed, records = reading.fetch, one.chunk.count, self._counted(reading)
+            now = self._clock.now_ms()
+            # Nothing comes between these, not even Ctrl-C: what was taken can be put back.
+            fetch.taken_at = now
+            fetch.left -= passed
+            records.total += passed
             taken.append(one)
             reading.pass_rows()
             count += passed
+            self._shared_state.look_for_room(fetch)
         return count
 
     def _take_of(self, reading: Reading, limit: int, decoding: Decoding | None, taken: list[Taken]) -> int:
         """Take from one fetch. Returns how many records."""
         count = 0
         while count < limit and (raw := reading.look(limit - count, self._settle)):
-            chunk = Chunk(reading.fetch, reading.partition, raw)
+            fetch = reading.fetch
+            chunk = Chunk(fetch, reading.partition, raw)
             if decoding is None:
                 passed = len(raw)
             else:
                 chunk.is_decoded = True
-                decoded = decoding.decode(reading.fetch, chunk, raw)
+                decoded = decoding.decode(fetch, raw)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
                 if reading.is_gone:
                     # A deserialiser, or a signal handler, has ended the subscription: these were released.
@@ -279,12 +315,30 @@ class Buffer:
                 if decoded.waits is not None:
                     self._waits[reading] = decoded.waits
             one = Taken(reading, raw, chunk)
-            self._shared_state.took(reading.fetch, self._clock.now_ms(), passed)
-            # Nothing comes between these two, not even Ctrl-C: what was taken can be put back.
+            good, records = len(chunk.records), self._counted(reading)
+            now = self._clock.now_ms()
+            if decoding is not None and decoded.bad:
+                for offset, _ in decoded.held:
+                    self._holding.make_room(chunk, offset)
+                skipped = len(decoded.held) + len(decoded.settled)
+                self._holding.settle(fetch, decoded.settled)
+                # As above.
+                decoding.skipped += skipped
+                decoding.under_way += decoded.letters
+                decoding.errors += decoded.errors
+            # As above.
+            fetch.taken_at = now
+            fetch.left -= passed
+            records.total += good
             reading.ahead.index += passed
-            if chunk.records:
-                taken.append(one)
-                count += len(chunk.records)
+            if good:
+                taken += (one,)
+                count += good
+            if decoding is not None:
+                # There is one at most: behind it no more are decoded.
+                for offset, kind in decoded.held:
+                    self._holding.marks.turn_bad(chunk, offset, kind)
+            self._shared_state.look_for_room(fetch)
             if decoding is not None:
                 if decoded.interrupted is not None:
                     raise decoded.interrupted
@@ -294,9 +348,12 @@ class Buffer:
 
     def _is_wanted(self, reading: Reading, now: int) -> bool:
         """Whether polls may return what is left of it; else that is dropped or released."""
-        if not (reading.is_gone or reading.fetch.is_locked(now)):
+        if reading.is_gone:
+            # Ctrl-C has kept it here.
+            self._end(reading)
+        elif not reading.fetch.is_locked(now):
             self._drop(reading)
-        elif not (reading.is_gone or reading.partition.topic in self._topics):
+        elif reading.partition.topic not in self._topics:
             self._release(reading)
         return not reading.is_gone
 
@@ -323,28 +380,30 @@ class Buffer:
             fetches.popleft()
 
     def _settle(self, fetch: AcquiredFetch, ranges: list[Acknowledged]) -> None:
-        self._holding.settle(fetch, ranges)
-        self._shared_state.took(
-            fetch, self._clock.now_ms(), sum(each.last - each.first + 1 for each in ranges)
-        )
+        if ranges:
+            self._holding.settle(fetch, ranges, is_buffered=True)
+            self._shared_state.look_for_room(fetch)
 
     def _drop(self, reading: Reading) -> None:
         """Its locks have ended."""
-        self._shared_state.measures.dropped += reading.fetch.left
-        self._shared_state.took(reading.fetch, self._clock.now_ms(), reading.fetch.left)
-        self._remove(reading)
+        fetch, measures = reading.fetch, self._shared_state.measures
+        # Nothing comes between these, not even Ctrl-C.
+        measures.dropped += fetch.left
+        fetch.left, reading.is_gone = 0, True
+        self._end(reading)
+        self._shared_state.look_for_room(fetch)
 
-    def _remove(self, reading: Reading) -> None:
-        reading.is_gone = True
+    def _end(self, reading: Reading) -> None:
+        """It is gone. Twice is as once."""
+        self._settle(reading.fetch, reading.released)
         reading.close()
         self._waits.pop(reading, None)
-        self._readings.remove(reading)
+        if reading in self._readings:
+            self._readings.remove(reading)
 
-    def _count(self, taken: list[Taken], sign: int) -> None:
-        """Tell the metrics."""
-        poll_measures = self._shared_state.measures.poll_measures
-        for each in taken:
-            poll_measures.topic(each.chunk.partition.topic).records.total += sign * each.chunk.count
+    def _counted(self, reading: Reading) -> Tally:
+        """What counts the records for the metrics."""
+        return self._shared_state.measures.poll_measures.topic(reading.partition.topic).records
 
     def only_one(self) -> Reading | None:
         """Whose record the last take gave, if it gave one, and the next one there can be taken at once."""
@@ -366,20 +425,36 @@ class Buffer:
 
     def put_back(self) -> None:
         """The poll that took last does not return: what it took comes with the next one (C7)."""
-        taken, self._taken = self._taken, []
-        self._count(taken, -1)
-        now = self._clock.now_ms()
-        for each in reversed(taken):
-            if each.reading.is_gone:
-                continue
-            if (rows := each.chunk.rows) is None:
-                self._shared_state.took(each.reading.fetch, now, -len(each.raw))
-                each.reading.put_back(each.raw)
-            else:
-                self._shared_state.took(each.reading.fetch, now, -each.chunk.count)
-                each.reading.put_rows_back(rows)
-            if each.reading not in self._readings:
-                self._readings.appendleft(each.reading)
+        taken = self._taken
+        while taken:
+            self._put_back(taken[-1])
+            taken.pop()
+
+    def _put_back(self, each: Taken) -> None:
+        """Put back what was taken last. What a second Ctrl-C ends is done again, from its beginning."""
+        reading, rows, count = each.reading, each.chunk.rows, each.chunk.count
+        fetch, records = reading.fetch, self._counted(reading)
+        if each.is_back:
+            return
+        if reading.is_gone:
+            # The subscription has changed in the midst of the poll.
+            if fetch.is_locked(self._clock.now_ms()):
+                self._holding.settle(fetch, each.chunk.all_said(AcknowledgeType.RELEASE))
+            # Nothing comes between these, not even Ctrl-C.
+            records.total -= count
+            each.is_back = True
+            return
+        if reading not in self._readings:
+            self._readings.appendleft(reading)
+        ahead = reading.ahead
+        if rows is None:
+            ahead = reading.behind(each.raw)
+        else:
+            reading.put_rows_back(rows)
+        # As above.
+        records.total -= count
+        fetch.left += count
+        reading.ahead, each.is_back = ahead, True
 
     def release_all_but(self, topics: frozenset[str]) -> None:
         """The subscription changes: others may have at once what was fetched of other topics."""
@@ -390,12 +465,15 @@ class Buffer:
                 self._release(reading)
 
     def _release(self, reading: Reading) -> None:
-        left = reading.left()
-        self._remove(reading)
-        self._settle(reading.fetch, left)
+        if not reading.is_gone:
+            left = reading.left()
+            # Nothing comes between these two, not even Ctrl-C.
+            reading.released, reading.is_gone = left, True
+        self._end(reading)
 
     def drop_all(self) -> None:
         """It is closed: give all bytes back."""
         self._admit()
         for reading in tuple(self._readings):
-            self._remove(reading)
+            reading.is_gone = True
+            self._end(reading)

@@ -29,6 +29,7 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
+    from kadence.share.application.inside import ShareInside
     from kadence.work.driver import Insides
 
 __all__ = ["ShareCore"]
@@ -113,8 +114,7 @@ class ShareCore(ClientCore):
         self.polls.end_steps()
         self.holding.accept_returned()
         self.exchange.ready()
-        self.exchange.raise_wakeup()
-        # From here on nothing is raised before it is sent: what was taken for it would be lost.
+        # First it is sent: a wakeup only ends the wait.
         call_id = self.exchange.expect()
         self.polls.send(call_id, deadline, Sending.SYNC)
         answer = yield from self.exchange.finish(Acknowledge, call_id, deadline)
@@ -140,6 +140,9 @@ class ShareCore(ClientCore):
         self.results.refuse_inside("process()")
         # It has what a queue needs of an inside: no positions, and no commits of them.
         return cast("Insides", ShareInside(self, run, producers, aside))
+
+    def end_work(self, inside: Insides) -> None:
+        cast("ShareInside", inside).abandon()
 
     def wall_offset_ms(self) -> int:
         """What makes ms since 1970 of the clock's time."""

@@ -152,13 +152,17 @@ class Holding:
         stepped = self.stepped
         if self.is_explicit:
             self.marks.unfollow(0 if stepped is None else stepped.sent(), latest)
-            if stepped is not None:
-                last = stepped.current()[0].offset
-                held = self._of(stepped.partition)
-                held.end = max(held.end, last + 1)
-                self.stepped = None
-            return
         if stepped is None:
+            return
+        fetch, steps = stepped.fetch, stepped.count
+        if self.is_explicit:
+            last = stepped.current()[0].offset
+            held = self._of(stepped.partition)
+            held.end = max(held.end, last + 1)
+            # As below.
+            fetch.taken_at = stepped.at
+            fetch.left -= steps
+            self.stepped = None
             return
         count, accepted = stepped.take_up()
         marks = self.marks
@@ -169,6 +173,8 @@ class Holding:
             settled = {**settled, stepped.fetch: [*settled.get(stepped.fetch, ()), *accepted]}
         count += marks.count
         # As in `accept_returned`.
+        fetch.taken_at = stepped.at
+        fetch.left -= steps
         marks.settled, self._returned, marks.count, self.stepped = settled, returned, count, None
 
     # ------------------------------------------------------------ what is said
@@ -180,7 +186,7 @@ class Holding:
         marks = self.marks
         settled, count = {fetch: list(ranges) for fetch, ranges in marks.settled.items()}, marks.count
         for chunk in self._returned:
-            settled.setdefault(chunk.fetch, []).extend(chunk.accepted())
+            settled.setdefault(chunk.fetch, []).extend(chunk.all_said(_ACCEPT))
             count += chunk.count
         # No call comes between these, so neither does Ctrl-C, and nothing is accepted twice.
         marks.settled, marks.count, self._returned = settled, count, []
@@ -249,27 +255,45 @@ class Holding:
             )
         return found
 
-    def settle(self, fetch: AcquiredFetch, ranges: Iterable[Acknowledged]) -> None:
-        """Say something of offsets that no application sees any more."""
-        marks = self.marks
-        into = marks.settled.setdefault(fetch, [])
-        for each in ranges:
-            marks.count += each.last - each.first + 1
-            if each.type > _ACCEPT:
-                marks.gives_back = True
-            if into and into[-1].type == each.type and into[-1].last + 1 == each.first:
-                into[-1] = Acknowledged(into[-1].first, each.last, each.type)
-            else:
-                into.append(each)
+    def settle(self, fetch: AcquiredFetch, ranges: list[Acknowledged], *, is_buffered: bool = False) -> None:
+        """Say something of offsets that no application sees any more, and empty the list of it.
 
-    def hold_bad(self, chunk: Chunk, offset: int, kind: int) -> None:
-        """In explicit mode: a bad record that no poll returns, of which the application may say another thing."""
+        Args:
+            is_buffered: no poll has taken them before.
+        """
+        marks = self.marks
+        count = sum(each.last - each.first + 1 for each in ranges)
+        gives_back = any(each.type > _ACCEPT for each in ranges)
+        while ranges:
+            before = marks.settled
+            into = list(before.get(fetch, ()))
+            for each in ranges:
+                if into and into[-1].type == each.type and into[-1].last + 1 == each.first:
+                    into[-1] = Acknowledged(into[-1].first, each.last, each.type)
+                else:
+                    into.append(each)
+            settled = {**before, fetch: into}
+            # Nothing comes between these, neither Ctrl-C nor a call of a signal handler.
+            if marks.settled is before:
+                marks.settled = settled
+                marks.count += count
+                if gives_back:
+                    marks.gives_back = True
+                if is_buffered:
+                    fetch.left -= count
+                del ranges[:]
+                return
+
+    def make_room(self, chunk: Chunk, offset: int) -> None:
+        """In explicit mode: for a bad record that no poll returns, of which the application may say another thing.
+
+        What is said of it follows (`Marks.turn_bad`). Before that, this may be done again.
+        """
         held = self._of(chunk.partition)
         if offset < held.end and (found := held.find(offset)) is not None:
             before, place = found
             self._goes(before, offset, place)
         self._add(held, chunk, offset)
-        self.marks.turn_bad(chunk, offset, kind)
 
     @property
     def has_said(self) -> bool:
@@ -336,8 +360,10 @@ class Holding:
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
 
-    def take_renewed(self, limit: int, *, decoded: bool) -> list[Chunk]:
-        """Up to ``limit`` renewed records, to be returned again.
+    def take_renewed(self, limit: int, into: list[Chunk], *, decoded: bool) -> None:
+        """Add up to ``limit`` renewed records, to be returned again. What Ctrl-C ends is undone by `put_renewed_back`.
+
+        Those whose locks are void by now are held no more: they come again as another delivery.
 
         Args:
             decoded: whether the poll that returns them has called deserialisers.
@@ -345,9 +371,15 @@ class Holding:
         Raises:
             IllegalStateError: they were returned by the other kind of poll.
         """
-        found: list[Chunk] = []
         for held in self._partitions.values() if self.marks.renewed else ():
-            renewed = [(chunk, place) for chunk in held.chunks for place in chunk.places(RENEWED)]
+            renewed: list[tuple[Chunk, int]] = []
+            for chunk in held.chunks:
+                places = chunk.places(RENEWED)
+                if chunk.fetch.void is None:
+                    renewed += ((chunk, place) for place in places)
+                    continue
+                for place in places:
+                    self.marks.turn(chunk, place, place + 1, GONE)
             for chunk, place in renewed:
                 if chunk.is_decoded != decoded:
                     refused, returns = ("poll()", "poll_arrow()")[:: -1 if chunk.is_decoded else 1]
@@ -358,12 +390,11 @@ class Holding:
                     )
             renewed.sort(key=lambda each: each[0].offset(each[1]))
             for chunk, place in renewed[:limit]:
-                if not found or found[-1].fetch is not chunk.fetch:
-                    found.append(Chunk(chunk.fetch, chunk.partition, []))
-                found[-1].records.append(chunk.record(place))
+                if not into or into[-1].fetch is not chunk.fetch:
+                    into.append(Chunk(chunk.fetch, chunk.partition, []))
+                into[-1].records.append(chunk.record(place))
                 self.marks.turn(chunk, place, place + 1, UNSAID)
                 limit -= 1
-        return found
 
     def put_renewed_back(self, chunks: Sequence[Chunk]) -> None:
         """The poll that was to return these again did not."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,7 @@ from kadence.consumer.fetch.decoding import decoding_one
 from kadence.errors import ConcurrentAccessError, KafkaError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged
-from kadence.types import PartitionInfo
+from kadence.types import PartitionInfo, TopicPartition
 from kadence.work.desk import Desk
 from kadence.work.meters import Meters, Totals
 from kadence.work.queue import Outcomes, QueueDesk, QueueTotals
@@ -62,6 +62,7 @@ class ShareInside:
         self._run = run
         self._producers = producers
         self._desk: Desk | None = None
+        self.taken: Sequence[tuple[Any, TopicPartition, Sequence[Record[Any, Any]]]] = ()
 
     @property
     def queue(self) -> ShareInside:
@@ -81,20 +82,24 @@ class ShareInside:
     # ------------------------------------------------------------ records and their outcomes
 
     def poll(self, ms: int, most: int) -> Any:
+        return self._run(self._polled(ms, most))
+
+    def _polled(self, ms: int, most: int) -> Waits[None]:
         polls = self._core.polls
         begun = polls.begun
         try:
-            return self._run(self._polled(ms, most))
+            chunks = yield from polls.poll(add_ms(self.clock.now_ms(), ms), most, decodes=False)
+            self.taken = [(chunk.fetch, chunk.partition, chunk.records) for chunk in chunks]
         except KafkaError:
             raise
         except BaseException:
             # Ctrl-C: nobody knows of what it took, so it would be held for ever.
-            polls.put_back(begun)
+            try:
+                polls.put_back(begun)
+            finally:
+                # Once more, should it come a second time in the midst of it.
+                polls.put_back(begun)
             raise
-
-    def _polled(self, ms: int, most: int) -> Waits[list[Any]]:
-        chunks = yield from self._core.polls.poll(add_ms(self.clock.now_ms(), ms), most, decodes=False)
-        return [(chunk.fetch, chunk.partition, chunk.records) for chunk in chunks]
 
     def rest(self) -> None:
         """No poll follows: nothing is fetched ahead while handlers that run are waited for."""
@@ -102,10 +107,13 @@ class ShareInside:
 
     def settle(self, outcomes: Outcomes) -> None:
         """The next poll sends them, or `commit`, which waits for the brokers' answers to what it sends."""
-        for fetch, said in outcomes.items():
+        while outcomes:
+            fetch, said = next(iter(outcomes.items()))
             self._core.holding.settle(
                 fetch, [Acknowledged(offset, offset, kind) for offset, kind in sorted(said)]
             )
+            # Nothing comes between these two, not even Ctrl-C.
+            del outcomes[fetch]
 
     def commit(self, read: Mapping[Any, Any]) -> Any:
         """Send the outcomes that no poll has sent, and wait for the brokers' answers."""
@@ -152,11 +160,10 @@ class ShareInside:
         core = self._core
         if core.polls.is_working:
             raise ConcurrentAccessError("process() of this consumer is under way already")
-        core.polls.is_working = True
-        if core.work is None:
-            core.work = Meters()
-        core.work.begin(desk, workers)
-        self._desk = desk
+        work = Meters() if core.work is None else core.work
+        work.begin(desk, workers)
+        # At once: nobody ends what Ctrl-C kept from beginning.
+        core.work, self._desk, core.polls.is_working = work, desk, True
 
     def end(self, listener: Any, committed: Mapping[Any, Any], *, is_put_back: bool) -> Totals:
         """Polls are as they were before `begin`."""
@@ -167,10 +174,24 @@ class ShareInside:
         # After Ctrl-C there was no commit.
         core.polls.send_said()
         totals = Totals() if core.work is None else core.work.end()
-        rejected = self._desk.rejected if isinstance(self._desk, QueueDesk) else 0
+        desk, self._desk = self._desk, None
+        rejected = desk.rejected if isinstance(desk, QueueDesk) else 0
         return QueueTotals(
             totals.done, totals.failed, totals.retried, totals.dead_lettered, totals.already_done, rejected
         )
+
+    def abandon(self) -> None:
+        """Release what `process` had, and be as after `end`, if Ctrl-C has kept `process` from that."""
+        desk = self._desk
+        if not isinstance(desk, QueueDesk) or desk.here.is_left:
+            return
+        with desk.lock:
+            desk.is_ended = desk.is_over = True
+            desk.scheduler.look_at_locks(self.clock.now_ms())
+            desk.scheduler.release_all(self.taken)
+            self.taken = ()
+        desk.settle(self.settle)
+        self.end(None, {}, is_put_back=True)
 
     def _deadline(self) -> int:
         return add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)

@@ -152,7 +152,7 @@ class SharePolls:
                     self.send_said()
                 if self._holding.renews:
                     chunks = self._take_renewed(limit, decodes=decodes)
-                else:
+                if not self._holding.renews and not chunks:
                     if not self._buffer.is_empty:
                         self._leave_said()
                     chunks = self._take(limit, decodes=decodes, columns=columns)
@@ -248,8 +248,9 @@ class SharePolls:
 
     def _take_renewed(self, limit: int, *, decodes: bool) -> list[Chunk]:
         decoded = decodes and self._buffer.decoding is not None
-        chunks = self._renewed = self._holding.take_renewed(limit, decoded=decoded)
-        return chunks
+        self._renewed = []
+        self._holding.take_renewed(limit, self._renewed, decoded=decoded)
+        return self._renewed
 
     def _arm(self) -> None:
         """Steps may follow the poll of one that returns now."""
@@ -264,25 +265,21 @@ class SharePolls:
         """Another call goes on where the steps, and words on single records, have stopped."""
         latest = self._stepping.end()
         self._holding.marks.close()
-        stepped = self._holding.stepped
-        if stepped is not None:
-            self._shared_state.took(stepped.fetch, stepped.at, stepped.count)
         self._holding.end_steps(latest)
 
     def put_back(self, begun: int | None) -> None:
         """The poll that began after ``begun`` was read did not return: what it took comes with the next one (C7).
 
-        None: it had not come so far, and took nothing.
+        None: it had not come so far, and took nothing. What a second Ctrl-C ends is done when this is called again.
         """
-        self._takes = False
+        self._takes = self._has_begun = False
         if begun is None or begun == self.begun:
             return
         self.end_steps()
-        given, self._given = self._given, []
-        renewed, self._renewed = self._renewed, []
-        self._holding.take_back(given)
-        self._holding.put_renewed_back(renewed)
+        self._holding.take_back(self._given)
+        self._holding.put_renewed_back(self._renewed)
         self._buffer.put_back()
+        self._given, self._renewed = [], []
 
     # ------------------------------------------------------------ what is said
 

@@ -137,6 +137,8 @@ class Stepping:
         self._marks = marks
         # Steps use no more of what is a `SharedPartition` in consumers.
         self._state: Any = DeliveryState(0)
+        # Kept until other steps are armed: Ctrl-C may end what asks for it.
+        self._latest: Record[Any, Any] | None = None
 
     def arm(
         self, fetch: AcquiredFetch, partition: TopicPartition, ahead: DecodedRecords, chunk: Chunk | None
@@ -155,7 +157,7 @@ class Stepping:
         ahead.began, ahead.counted = ahead.index - 1, ahead.index
         if chunk is not None:
             self._marks.follow(chunk, ahead)
-        state.decoded = ahead
+        state.decoded, self._latest = ahead, None
         steps.touched.append(place)
         now = self._clock.now_ms()
         stepped = Stepped(fetch, partition, ahead, shared_state.attention, now, chunk)
@@ -165,7 +167,8 @@ class Stepping:
 
     def end(self) -> Record[Any, Any] | None:
         """Steps return no more. Returns the record that one of them has decoded last."""
-        latest: Record[Any, Any] | None = self.steps.latest
+        if self.steps.latest is not None:
+            self._latest = self.steps.latest
         self.steps.disarm()
         self.steps.touched.clear()
-        return latest
+        return self._latest

@@ -342,6 +342,7 @@ class ShareAnswers:
     def _led_elsewhere(self, now: int, node: ShareNode, tip: TopicIdPartition, code: int) -> None:
         """What is held of the partition at this broker is void, and what is still to be said of it."""
         error = for_code(code, f"{tip.topic_partition} has another leader, or is gone: its locks are void")
+        node.changed = True
         for fetch in [fetch for fetch in node.held if fetch.partition == tip]:
             fetch.void = error
             del node.held[fetch]
@@ -385,7 +386,8 @@ class ShareAnswers:
             code = codes.get((tip.topic_id, tip.partition), ec.INVALID_RECORD_STATE)
             if code == ec.NONE:
                 if piece.renews:
-                    piece.held.renewed([(each.first, each.last) for each in piece.ranges], lock_ends)
+                    ranges = [(each.first, each.last) for each in piece.ranges]
+                    self._locked_longer(sent.node, piece.held, ranges, lock_ends)
                 self._acknowledgements.end(now, piece, None)
             elif code in _REFUSED and said[tip] > 1:
                 piece.alone = True
@@ -398,6 +400,13 @@ class ShareAnswers:
             tip = held.fetch.partition
             code = codes.get((tip.topic_id, tip.partition), ec.INVALID_RECORD_STATE)
             self._renewed(now, sent.node, held, ranges, code, lock_ends, is_alone=said[tip] == 1)
+
+    @staticmethod
+    def _locked_longer(node: ShareNode, held: Held, ranges: list[Range], lock_ends: int) -> None:
+        """The broker has renewed the locks of these offsets, of some of which something may be said by now."""
+        held.renewed(ranges, lock_ends)
+        for piece in node.pieces:
+            piece.renewed(held, ranges, lock_ends)
 
     def _renewed(
         self,
@@ -415,7 +424,7 @@ class ShareAnswers:
             # Too late: the application may have seen the end of the locks, and has dropped what lay in its buffer.
             held.expire(now)
         elif code == ec.NONE:
-            held.renewed(ranges, lock_ends)
+            self._locked_longer(node, held, ranges, lock_ends)
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
             held.alone = True

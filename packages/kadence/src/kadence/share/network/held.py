@@ -49,13 +49,18 @@ class Held:
 
     def is_locked(self, now: int, ranges: Iterable[Range | Acknowledged]) -> bool:
         """Whether the locks of all these hold by our clock."""
-        if now < self.fetch.lock_ends:
-            return True
+        return now < self.fetch.lock_ends or now < self.locked_until(ranges)
+
+    def locked_until(self, ranges: Iterable[Range | Acknowledged]) -> int:
+        """When (ms) the first of their locks ends by our clock."""
         left: list[Range] = [(each[0], each[1]) for each in ranges]
-        for extended, ends in self.extended:
-            if now < ends:
-                left = without(left, extended)
-        return not left
+        until = self.fetch.lock_ends
+        # The latest first.
+        for extended, ends in reversed(self.extended):
+            rest = without(left, extended)
+            if rest != left:
+                left, until = rest, ends
+        return self.fetch.lock_ends if left else until
 
     def expire(self, now: int) -> None:
         """Forget the offsets whose locks have ended by our clock."""
@@ -107,9 +112,11 @@ class Piece:
         alone: it is sent in a request that has nothing else of its partition, since one with others was refused.
         backoff: of retriable errors; None: there was none. kind: the type of its first range.
         awaited_by: later calls that wait for its end, too.
+        locked_until: when (ms) the first of its locks ends. Those of offsets of which something final is said are not
+            renewed any more, though the others of their fetch are.
     """
 
-    __slots__ = ("alone", "awaited_by", "backoff", "call", "held", "kind", "ranges")
+    __slots__ = ("alone", "awaited_by", "backoff", "call", "held", "kind", "locked_until", "ranges")
 
     def __init__(self, call: Call, held: Held, ranges: tuple[Acknowledged, ...]) -> None:
         self.call = call
@@ -119,6 +126,16 @@ class Piece:
         self.alone = False
         self.awaited_by: list[Call] = []
         self.backoff: Backoff | None = None
+        self.locked_until = held.locked_until(ranges)
+
+    def is_locked(self, now: int) -> bool:
+        """Whether its locks hold by our clock."""
+        return self.held.is_locked(now, self.ranges) if self.renews else now < self.locked_until
+
+    def renewed(self, held: Held, ranges: list[Range], ends: int) -> None:
+        """The locks of these offsets end later: they were renewed when it was not said yet."""
+        if held is self.held and not without([(each.first, each.last) for each in self.ranges], ranges):
+            self.locked_until = max(self.locked_until, ends)
 
     @property
     def deadline(self) -> int:

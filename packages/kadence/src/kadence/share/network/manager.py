@@ -102,7 +102,7 @@ class ShareRequestManager:
         """The group is left: close all sessions, which releases what is held. What was said before still goes out."""
         for node in self._nodes.values():
             node.closing = node.changed = True
-            node.abandoned = list(node.held.values())
+            node.abandoned += node.held.values()
             for fetch in node.held:
                 fetch.void = LocalError("the consumer has left the group") if why is None else why()
             node.held.clear()
@@ -255,7 +255,7 @@ class ShareRequestManager:
         """Nothing is left to be done with a broker, or nothing can be."""
         for piece in node.pieces:
             self._acknowledgements.late(now, piece.held.fetch, piece)
-        node.pieces, node.closing = [], False
+        node.pieces, node.abandoned, node.closing = [], [], False
         if node.is_idle:
             del self._nodes[node.node_id]
         # With partitions to fetch it begins anew.
@@ -279,7 +279,7 @@ class ShareRequestManager:
             return
         kept: list[Piece] = []
         for piece in node.pieces:
-            if piece.held.is_locked(now, piece.ranges):
+            if piece.is_locked(now):
                 kept.append(piece)
             else:
                 self._acknowledgements.end(now, piece, locks_ended(piece.held.fetch))
@@ -416,7 +416,8 @@ class ShareRequestManager:
     def disconnected(self, now: int, node_id: int, error: KafkaError) -> None:
         """The connection of a share session has ended, and with it all locks: nobody asks, so nobody would be told."""
         node = self._nodes.get(node_id)
-        if node is not None and node.session.is_open and not node.is_busy:
+        # Also between two sessions, when the first was lost, not its locks.
+        if node is not None and (node.session.is_open or node.held or node.pieces) and not node.is_busy:
             node.changed = True
             self._answers.disconnected(now, node, error)
             self._acknowledgements.tell(now)
