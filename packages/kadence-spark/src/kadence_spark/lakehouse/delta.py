@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
@@ -467,17 +468,32 @@ def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[Any, Any] | Non
         low, high = ((_day if days else _instant)(found[which].value) for which in ("min", "max"))
         zone = "Z" if not days and kind.tz is not None else ""
         return None if low is None or high is None else (low + zone, high + zone)
-    if types.is_floating(kind) or (types.is_decimal(kind) and kind.precision <= _EXACT):
+    if types.is_floating(kind):
         found = pc.min_max(column).as_py()
         # NaN is the largest value in Delta, but Arrow's bounds ignore it.
-        has_nan = types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
-        bounds = (float(found["min"]), float(found["max"]))
+        has_nan = pc.any(pc.is_nan(column)).as_py()
+        # Zeros of both signs may be there: some readers order them, and Arrow's bounds do not.
+        bounds = (found["min"] or -0.0, found["max"] or 0.0)
         return bounds if all(map(math.isfinite, bounds)) and not has_nan else None
+    if types.is_decimal(kind) and kind.precision <= _EXACT:
+        found = pc.min_max(column).as_py()
+        return _plain(found["min"], -_SMALL), _plain(found["max"], _SMALL)
     return None
 
 
 _EXACT: Final = 15
 """Decimals up to this precision pass through JSON's floating numbers unchanged."""
+
+_SMALL: Final = Decimal("0.0001")
+"""Numbers below it have an exponent in JSON. In a decimal's bound deltalake reads that as null, and finds no row."""
+
+
+def _plain(value: Decimal, wider: Decimal) -> float:
+    """A bound without an exponent. ``wider`` or 0 stands for a small number: it is on the outer side of it."""
+    if 0 < abs(value) < _SMALL:
+        return float(wider) if (value < 0) == (wider < 0) else 0.0
+    return float(value)
+
 
 _LONGEST: Final = 32
 """The length at which texts are cut, as in Delta itself."""

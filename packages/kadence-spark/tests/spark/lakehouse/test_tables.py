@@ -194,6 +194,40 @@ def test_readers_may_trust_the_bounds_of_files(lake: Lake) -> None:
             assert lake.table.scan(row_filter=condition).to_arrow()["id"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("price", ["0.00000001", "-0.00000001", "0.0001", "0", "1234.00000001"])
+def test_a_delta_reader_finds_small_decimals(tmp_path: Path, price: str) -> None:
+    """JSON writes 0.00001 as 1e-05. In a decimal's bound deltalake reads that as null, and leaves the file out."""
+    import pyarrow.dataset as ds
+
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    prices = pa.array([Decimal(price)], pa.decimal128(12, 8))
+    lake.add(pa.table({"price": prices}))
+    table = lake.table.to_pyarrow_dataset()
+    for condition in (ds.field("price") == prices[0], ds.field("price") <= prices[0]):
+        assert table.to_table(filter=condition)["price"] == pa.chunked_array([prices])
+    far = pa.scalar(Decimal(9000), pa.decimal128(12, 8))
+    assert not table.to_table(filter=ds.field("price") > far).num_rows
+
+
+@pytest.mark.parametrize("measures", [[0.0, -0.0], [-0.0, 0.0], [0.0], [-0.0]], ids=str)
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_delta_reader_finds_zeros_of_both_signs(
+    tmp_path: Path, measures: list[float], kind: pa.DataType
+) -> None:
+    """Arrow takes one of them for both bounds, and DataFusion orders them."""
+    needs("deltalake")
+    import deltalake
+
+    lake = Lake("delta", tmp_path)
+    lake.add(pa.table({"measure": pa.array(measures, kind)}))
+    (bounds,) = lake.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
+    assert str((bounds["min.measure"], bounds["max.measure"])) == "(-0.0, 0.0)"
+    found = deltalake.QueryBuilder().register("t", lake.table)
+    (count,) = pa.table(found.execute("SELECT count(*) AS n FROM t WHERE measure <= 0").read_all())["n"]
+    assert count.as_py() == len(measures)
+
+
 def test_columns_that_the_table_lacks(lake: Lake) -> None:
     lake.add(ROWS, Stamp("q", 0))
     wider = ROWS.append_column("zip", pa.array(["53111", "50667", None]))
