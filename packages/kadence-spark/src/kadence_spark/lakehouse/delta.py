@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
+from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
 from kadence.logs import logger
 from kadence_spark.lakehouse.columns import Columns, fit
 from kadence_spark.lakehouse.commit import ConflictError, RefusedError, until_unopposed
@@ -417,7 +417,13 @@ def _split(
     import pyarrow.compute as pc
 
     keys = rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
-    for key in keys.to_pylist():
+    try:
+        found = keys.to_pylist()
+    except (OverflowError, ValueError):
+        raise SerializationError(
+            "a row's date, by which the table is partitioned, is before the year 1 or after 9999"
+        ) from None
+    for key in found:
         chosen = None
         for name, value in key.items():
             column = rows[name]

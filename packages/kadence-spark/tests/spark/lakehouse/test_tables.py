@@ -228,6 +228,16 @@ def test_a_delta_reader_finds_zeros_of_both_signs(
     assert count.as_py() == len(measures)
 
 
+@pytest.mark.parametrize("days", [2**30, -800_000])
+def test_a_date_beyond_the_calendar_partitions_no_delta_table(tmp_path: Path, days: int) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    far = pa.table({"id": [1, 2], "day": pa.array([0, days], pa.int32()).cast(pa.date32())})
+    with pytest.raises(SerializationError, match="is before the year 1 or after 9999"):
+        lake.add(far, partitionBy="day")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 def test_columns_that_the_table_lacks(lake: Lake) -> None:
     lake.add(ROWS, Stamp("q", 0))
     wider = ROWS.append_column("zip", pa.array(["53111", "50667", None]))
