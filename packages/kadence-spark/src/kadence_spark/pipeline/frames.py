@@ -336,7 +336,9 @@ def _context(pipeline: Pipeline, run_id: str) -> Column:
     from kadence.records import MOST_HEADERS
     from kadence.work.letters import OF_PIPELINES
 
-    texts: list[Any] = [f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]]
+    texts: list[Any] = [f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:3]]
+    # A time without a zone is none: dead-letters replay takes milliseconds.
+    texts += [f.unix_millis(f.col(f"{RECORD}.timestamp")).cast("string")]
     texts += [f.col("reason"), f.lit(pipeline.name), f.lit(run_id)]
     ours = [
         f.struct(f.lit(name).alias("key"), text.cast("binary").alias("value"))
