@@ -13,7 +13,7 @@ from kadence.errors import IllegalStateError
 from kadence_spark.pipeline.files import Files
 from kadence_spark.source.offsets import Offsets, Point
 
-__all__ = ["CommittedBatch", "committed", "planned"]
+__all__ = ["CommittedBatch", "committed", "planned", "query_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,3 +60,9 @@ def planned(files: Files, checkpoint: str, batch: int) -> str:
     # The first lines are a version, and the time and the settings of the plan.
     sources = [each.splitlines()[2:] for each in (before, text)]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
+
+
+def query_id(files: Files, checkpoint: str) -> str | None:
+    """The id that Spark gives a query in a new checkpoint; None: it has not begun."""
+    text = files.read(f"{checkpoint}/metadata")
+    return None if text is None else str(json.loads(text.splitlines()[-1])["id"])

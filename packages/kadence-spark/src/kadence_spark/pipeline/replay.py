@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence.types import TopicPartition
-from kadence_spark.pipeline.checkpoint import committed
+from kadence_spark.pipeline.checkpoint import committed, query_id
 from kadence_spark.pipeline.failures import told_simply
 from kadence_spark.pipeline.files import HadoopFiles
 from kadence_spark.pipeline.frames import PROVENANCE, filled, letters, loaded
 from kadence_spark.pipeline.judging import Judge
 from kadence_spark.pipeline.lock import Lock
 from kadence_spark.pipeline.model import Pipeline
+from kadence_spark.pipeline.outputs import directory
 from kadence_spark.pipeline.ranges import Range, batch_options
 from kadence_spark.pipeline.replace import must_be_replaceable, replace
 from kadence_spark.source.clients import driver_client
@@ -96,19 +97,23 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
             "the pipeline has an aggregate, whose rows are made of many records: replay cannot replace some of them. "
             "Run the file with another checkpoint into another place instead"
         )
-    pipeline = filled(pipeline, environment)
     must_be_replaceable(pipeline.sink, "the sink")
     dead = pipeline.dead_letters
     if dead is not None:
         must_be_replaceable(dead, "the table of dead letters")
     checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
     files = HadoopFiles(spark)
+    table = directory(pipeline.sink, pipeline, environment, files)
+    letter_table = None if dead is None else directory(dead, pipeline, environment, files)
+    pipeline = filled(pipeline, environment)
     with Lock(checkpoint, pipeline.name), told_simply(environment):
         done = committed(files, checkpoint)
         if done is None:
             raise IllegalStateError(
                 f"no batch has ended with the checkpoint {checkpoint}: there is nothing to replay"
             )
+        for each in filter(None, (table, letter_table)):
+            each.claim(query_id(files, checkpoint))
         ranges = _ranges(pipeline, environment, wanted, done.offsets)
         # Deleted records cannot be replayed, and their rows must not be removed.
         options = batch_options(environment.fill_all(pipeline.source_options()), ranges) | {
@@ -120,14 +125,10 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         judge.forget()
         # A failed expectation ends it here, before the tables are changed.
         with judge.verdict(source, 0, "", "") as verdict:
-            own = environment.fill_all(pipeline.sink.options)
-            place = environment.fill(pipeline.sink.place)
-            before = replace(verdict.rows, pipeline.sink, place, own, ranges, PROVENANCE, files)
-            if dead is not None:
+            before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files)
+            if dead is not None and letter_table is not None:
                 bad = letters(verdict.undecoded, verdict.dropped, pipeline, f"replay of {pipeline.name}")
-                names = ("topic", "partition", "offset")
-                more = environment.fill_all(dead.options)
-                replace(bad, dead, environment.fill(dead.place), more, ranges, names, files)
+                replace(bad, dead, ranges, ("topic", "partition", "offset"), letter_table, files)
         judge.forget()
     after = verdict.counts["rows"] - verdict.counts["dropped"]
     return Replayed(ranges, before, after)

@@ -19,7 +19,7 @@ from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence_spark.jvm import close_session, session_apart
 from kadence_spark.pipeline.aggregating import Aggregation, check_groups
-from kadence_spark.pipeline.checkpoint import planned
+from kadence_spark.pipeline.checkpoint import planned, query_id
 from kadence_spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence_spark.pipeline.files import Files, HadoopFiles
 from kadence_spark.pipeline.frames import (
@@ -167,6 +167,7 @@ class Run:
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
             columns = self._check_plan()
             self._check_clusters()
+            self._check_places()
             if self._asked.is_set():
                 self._end("stopped")
                 return self.progress
@@ -217,6 +218,15 @@ class Run:
             if output is not None and output.topic is not None and output.servers is not None:
                 options = parse_sink(topic_options(output, self._options, self._environment))
                 check_clusters(source, options.client, self._environment.fill(output.topic))
+
+    def _check_places(self) -> None:
+        """Check that the outputs belong to this checkpoint. The first dead letter record may be far away."""
+        query = query_id(self._files, self._checkpoint)
+        if self._dead is not None:
+            self._dead.begin(query)
+        if self._aggregation is not None:
+            query = query_id(self._files, f"{self._checkpoint}/kadence/aggregate")
+        self._sink.begin(query)
 
     def _stop_aggregation(self) -> None:
         if self._aggregation is not None:
@@ -308,7 +318,8 @@ class Run:
 
     def _write(self, source: DataFrame, number: int) -> Batch:
         began = time.monotonic()
-        query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
+        query = query_id(self._files, self._checkpoint)
+        assert query is not None  # Spark writes it before the first batch
         if self._dead is None and self._aggregation is None:
             counts = self._write_rows(source, number, query)
             written = counts["rows"] - counts["dropped"]

@@ -85,7 +85,7 @@ def test_a_checkpoint_that_is_older_than_the_table_loses_no_rows_silently() -> N
     assert commit(store, ["a"], Stamp("q", 0))
     assert commit(store, ["b"], Stamp("q", 1))
     with pytest.raises(
-        IllegalStateError, match="has batch 1 of q already, and this one is batch 0: .* rows would be lost"
+        IllegalStateError, match=r"has batch 1 of q already, and this one is batch 0: .* rows would be lost"
     ):
         commit(store, ["a and c"], Stamp("q", 0))
     assert (store.files, store.removed) == (["a", "b"], ["a and c"])
