@@ -7,8 +7,9 @@ may be missing in the newest batch.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
@@ -23,11 +24,13 @@ __all__ = [
     "ASIDE",
     "BATCH",
     "FILE_FORMATS",
+    "TIMES",
     "TYPED",
     "Directory",
     "batches_of",
     "number_of",
     "recover",
+    "settings",
 ]
 
 FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
@@ -40,6 +43,14 @@ BATCH: Final = "batch"
 
 ASIDE: Final = "_replay"
 """The directory of an exchange of directories."""
+
+TIMES: Final = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options of JSON and CSV: Spark's own formats lose microseconds."""
+
+_TIMESTAMPS: Final = "spark.sql.parquet.outputTimestampType"
 
 _AS_TEXTS: Final = ("float", "double", "timestamp")
 
@@ -153,6 +164,7 @@ class Directory:
         self._options = options
         self._part = part
         self._before: list[Shape] = []
+        self._timestamps: str | None = None
 
     def claim(self, query: str | None, *, create: bool = True) -> None:
         """Check that the table belongs to this checkpoint and part: batches of others would overwrite its batches.
@@ -185,8 +197,10 @@ class Directory:
         if owner:
             recover(self._files, self.path)
         elif create:
-            owner = {"query": query, "part": self._part, "shapes": []}
+            # Files of older tables have INT96, which many readers take for another time before 1677 and after 2262.
+            owner = {"query": query, "part": self._part, "timestamps": "TIMESTAMP_MICROS", "shapes": []}
             self._write(owner)
+        self._timestamps = owner.get("timestamps")
 
     def check(self, rows: DataFrame, batch: int | None = None) -> None:
         """Check that a reader could take rows for rows of the table.
@@ -221,13 +235,14 @@ class Directory:
 
     def save(self, rows: DataFrame, place: str) -> None:
         """Write files into a directory, in place of those that are there."""
-        options = dict(self._options)
+        options = (TIMES if self._form not in TYPED else {}) | self._options
         # With the session's setting dynamic, files of other partitions would stay.
         options["partitionOverwriteMode"] = "static"
         saver = self._with_texts(rows).write.mode("overwrite").format(self._form).options(**options)
         if self._partition_by:
             saver = saver.partitionBy(*self._partition_by)
-        saver.save(place)
+        with settings(rows.sparkSession, self._of_session(rows.sparkSession)):
+            saver.save(place)
 
     def _with_texts(self, rows: DataFrame) -> DataFrame:
         """Partition columns as the texts of directory names.
@@ -241,6 +256,12 @@ class Directory:
         names = [name for name, kind in rows.dtypes if name.lower() in by and kind in _AS_TEXTS]
         texts = {name: f.col("`" + name.replace("`", "``") + "`").cast("string") for name in names}
         return rows.withColumns(texts) if texts else rows
+
+    def _of_session(self, session: SparkSession) -> dict[str, str]:
+        """Settings of the session while files are written."""
+        kind = self._timestamps if self._form == "parquet" else None
+        is_given = kind is not None and session.sparkContext.getConf().contains(_TIMESTAMPS)
+        return {} if kind is None or is_given else {_TIMESTAMPS: kind}
 
     def _shape(self, rows: DataFrame, since: int) -> Shape:
         given = {name.lower(): text for name, text in self._options.items()}
@@ -328,3 +349,16 @@ def recover(files: Files, path: str) -> None:
                 files.delete(f"{path}/{name}")
                 files.move(f"{path}/{ASIDE}/new/{name}", f"{path}/{name}")
     files.delete(f"{path}/{ASIDE}")
+
+
+@contextlib.contextmanager
+def settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
+    """Settings of a session for a while."""
+    before = {name: session.conf.get(name) for name in values}
+    for name, value in values.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            session.conf.set(name, old or "")

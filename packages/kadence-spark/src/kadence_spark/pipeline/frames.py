@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.environment import Environment
 from kadence.errors import ConfigError
+from kadence_spark.pipeline.directory import TIMES
 from kadence_spark.pipeline.failures import reason
 from kadence_spark.pipeline.keeping import with_column_kept
 from kadence_spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
@@ -298,7 +299,7 @@ def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Colum
         columns.append(f.col("value"))
     else:
         columns.append(
-            f.to_json(f.struct(*(_named(name) for name in own if name != "headers"))).alias("value")
+            f.to_json(f.struct(*(_named(name) for name in own if name != "headers")), TIMES).alias("value")
         )
     columns += [f.col(name) for name in ("headers", "partition") if name in own]
     return columns

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Cluster
+from tests.spark.lakehouse.test_spark_lakehouse import forget_the_last_batch
 from tests.spark.pipeline.conftest import SINK, File
 
 from kadence import Consumer, Producer, TopicPartition
@@ -18,6 +21,61 @@ from kadence_spark.pipeline.replay import Wanted, replay
 from kadence_spark.pipeline.run import Run
 
 pytestmark = pytest.mark.shared_spark
+
+ODD = """\
+[[transform]]
+name = "odd"
+sql = '''
+SELECT id, CASE id % 3 WHEN 0 THEN -0.0D WHEN 1 THEN 0.0D ELSE double('NaN') END AS x,
+    timestamp_micros(253402214400123456) AS at
+FROM records
+'''
+"""
+
+
+def test_values_that_files_would_change(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    """0.0 and -0.0 have one place in Spark's order and two directories; INT96 as others read it ends in 2262."""
+    import pyarrow.dataset as ds
+
+    cluster.create(1)
+    file.produce(range(30))
+    sink = SINK.replace('["part"]', '["${{MEASURE:-x}}"]')
+    Run(file.write(tables=ODD, sink=sink), file.environment, spark).run()
+    table = ds.dataset(tmp_path / "table", partitioning="hive").to_table(columns=["id", "x", "at"])
+    assert sorted(zip(table["id"].to_pylist(), table["x"].to_pylist(), strict=True)) == [
+        (number, ("-0.0", "0.0", "NaN")[number % 3]) for number in range(30)
+    ]
+    assert set(table["at"].to_pylist()) == {dt.datetime(9999, 12, 31, 0, 0, 0, 123456, tzinfo=dt.UTC)}
+
+    # The batch is repeated with other partitions, by a session that would keep those that are there.
+    forget_the_last_batch(tmp_path)
+    spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    try:
+        Run(file.write(tables=ODD.replace("0.0D", "1.0D"), sink=sink), file.environment, spark).run()
+    finally:
+        spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+    assert spark.read.parquet(f"{tmp_path}/table").count() == 30
+
+
+def test_times_in_json(spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path) -> None:
+    """Spark's own JSON and CSV have milliseconds."""
+    cluster.create(1)
+    file.produce(range(2))
+    out = f"{cluster.topic}-out"
+    cluster.admin.create_topics({out: 1})
+    for sink in (f'topic = "{out}"', f'path = "{tmp_path}/table"\nformat = "json"'):
+        Run(file.write(tables=ODD, sink=f"[sink]\n{sink}\n"), file.environment, spark).run()
+        forget_the_last_batch(tmp_path)
+    (written,) = (tmp_path / "table" / "batch=0").glob("part-*.json")
+    with Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
+        consumer.assign([TopicPartition(out, 0)])
+        consumer.seek_to_beginning()
+        texts = [consumer.poll(10, max_records=1)[0].value or b"" for _ in range(2)]
+    for text in (*texts, *written.read_text().splitlines()):
+        at = dt.datetime.fromisoformat(json.loads(text)["at"])
+        assert at == dt.datetime(9999, 12, 31, 0, 0, 0, 123456, tzinfo=dt.UTC)
 
 
 def test_the_time_of_a_dead_letter_record(spark: SparkSession, cluster: Cluster, file: File) -> None:
