@@ -28,7 +28,7 @@ from kadence_spark.stamp import Stamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DeltaFile", "DeltaFiles", "DeltaTarget", "opened", "prepared"]
+__all__ = ["DeltaFile", "DeltaFiles", "DeltaTarget", "check_partitions", "opened", "prepared"]
 
 _log = logger("kadence.spark")
 
@@ -221,7 +221,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
     uri, settings = _uri(options.place), dict(options.settings)
     with _told(settings):
         if not deltalake.DeltaTable.is_deltatable(uri, settings):
-            _check_partitions(rows, options.partition_by)
+            check_partitions(rows, options.partition_by)
             _create(uri, settings, rows, options.partition_by)
         table = deltalake.DeltaTable(uri, storage_options=settings)
     _check_features(table)
@@ -241,7 +241,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
             "leave the option out"
         )
     found = pa.schema(table.schema().to_arrow())
-    _check_partitions(found, partition_by)
+    check_partitions(found, partition_by)
     return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, found))
 
 
@@ -383,7 +383,12 @@ def _is_on(value: str) -> bool:
     return value.lower() not in ("none", "false")
 
 
-def _check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+def check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+    """Check the columns that partition a table.
+
+    Raises:
+        ConfigError: one is missing, or has a type that Delta does not allow there.
+    """
     from pyarrow import types
 
     for name in partition_by:

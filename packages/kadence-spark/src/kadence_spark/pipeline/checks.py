@@ -383,6 +383,6 @@ def _step_of(key: str | None, pipeline: Pipeline) -> Path:
     for place, step in enumerate(pipeline.transform):
         if key == f"transform {step.name}":
             return ("transform", place, "sql")
-    if key == "aggregate":
-        return ("aggregate",)
+    if key is not None and key.partition(".")[0] in ("aggregate", "sink", "dead_letters"):
+        return tuple(key.split("."))
     return ("expect",) if pipeline.expect else ()

@@ -179,8 +179,22 @@ def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]
 
 
 def judged_rows(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The plan from the rows of `decoded` to `judged`, through the transforms; lazily evaluated."""
-    return judged(transformed(decodable(records, pipeline), pipeline.transform), pipeline.expect)
+    """The plan from the rows of `decoded` to `judged`, through the transforms; lazily evaluated.
+
+    Raises:
+        ConfigError: Spark refuses a statement, or the rows have a column that Kadence would overwrite.
+    """
+    made = transformed(decodable(records, pipeline), pipeline.transform)
+    own = [_FAILED, REASON]
+    if pipeline.sink.topic is None and pipeline.sink.provenance and pipeline.aggregate is None:
+        own += PROVENANCE
+    for name in made.columns:
+        if name.lower() in own:
+            step = f"transform {pipeline.last_view}" if pipeline.transform else None
+            raise ConfigError(
+                f"the rows have a column {name}, which is a name of Kadence's: rename it", key=step
+            )
+    return judged(made, pipeline.expect)
 
 
 def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -20,6 +20,7 @@ from kadence.errors import ConfigError, IllegalStateError
 from kadence_spark.jvm import close_session, session_apart
 from kadence_spark.pipeline.aggregating import Aggregation, check_groups
 from kadence_spark.pipeline.checkpoint import planned, query_id
+from kadence_spark.pipeline.columns import check_columns
 from kadence_spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence_spark.pipeline.files import Files, HadoopFiles
 from kadence_spark.pipeline.frames import (
@@ -370,15 +371,18 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    zone = str(empty.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
         records = decoded(empty, pipeline)
         made = judged_rows(records, pipeline)
         if pipeline.dead_letters is not None:
-            letters(undecodable(records), made, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
+            dead = letters(undecodable(records), made, pipeline, "").schema
+            check_columns(dead, pipeline.dead_letters, "dead_letters", zone)
         if pipeline.aggregate is not None:
-            return check_groups(empty.sparkSession, rows(made, ROWS).schema, pipeline)
-        result = rows(made, pipeline.sink)
-        result.schema  # noqa: B018 - see above
+            result = check_groups(empty.sparkSession, rows(made, ROWS).schema, pipeline)
+        else:
+            result = rows(made, pipeline.sink)
+        check_columns(result.schema, pipeline.sink, "sink", zone)
     except (AnalysisException, ParseException) as problem:
         raise ConfigError(reason(problem)) from None
     return result

@@ -15,7 +15,7 @@ from tests.spark.pipeline.conftest import SINK, File
 from kadence import Consumer, Producer, TopicPartition
 from kadence.errors import IllegalStateError
 from kadence.work.letters import replayed
-from kadence_spark.pipeline.checks import checked
+from kadence_spark.pipeline.checks import check, checked
 from kadence_spark.pipeline.reading import read
 from kadence_spark.pipeline.replay import Wanted, replay
 from kadence_spark.pipeline.run import Run
@@ -114,3 +114,80 @@ def test_a_replay_meets_tables_as_they_are(
         replay(file.write(), file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
     rows = spark.read.parquet(f"{tmp_path}/table").select("id").collect()
     assert sorted(row.id for row in rows) == list(range(6))
+
+
+def transform(sql: str) -> str:
+    return f'[[transform]]\nname = "t"\nsql = "{sql}"\n'
+
+
+WRONG = {
+    "no such column": ("", SINK.replace('"part"', '"no"'), "", "sink.partition_by", "there is no column no"),
+    "a column twice": (
+        "",
+        SINK.replace('"part"', '"part", "PART"'),
+        "",
+        "sink.partition_by",
+        "a column twice",
+    ),
+    "the name of the directories": (
+        transform("SELECT id, part, id AS Batch FROM records"),
+        SINK,
+        "",
+        "sink",
+        "column 'batch', which is the name of the directories",
+    ),
+    "a column that would be overwritten": (
+        transform("SELECT id, part, 1 AS _Reason FROM records"),
+        SINK,
+        "",
+        "transform[0].sql",
+        "a column _Reason, which is a name of Kadence's",
+    ),
+    "provenance that would be overwritten": (
+        transform("SELECT *, 7 AS _offset FROM records"),
+        SINK,
+        "",
+        "transform[0].sql",
+        "a column _offset, which is a name of Kadence's",
+    ),
+    "a type that no topic takes": (
+        transform("SELECT id AS value FROM records"),
+        '[sink]\ntopic = "out"\n',
+        "",
+        "sink",
+        "column 'value' is bigint",
+    ),
+    "a type that no Delta table takes": (
+        transform("SELECT INTERVAL 1 DAY AS x FROM records"),
+        '[sink]\nformat = "kadence-delta"\npath = "{directory}/table"\n',
+        "",
+        "sink",
+        "column x has the type interval day",
+    ),
+    "headers in CSV": ("", SINK, 'format = "csv"\n', "dead_letters", "column headers is array"),
+    "keys as names of directories": (
+        "",
+        SINK,
+        'partition_by = ["key"]\n',
+        "dead_letters.partition_by",
+        "column key is binary",
+    ),
+    "keys that partition a Delta table": (
+        "",
+        SINK,
+        'format = "kadence-delta"\npartition_by = ["key"]\n',
+        "dead_letters",
+        "column key is binary",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_check_says_of_columns(spark: SparkSession, cluster: Cluster, file: File, case: str) -> None:
+    """Else the first batch fails, or, for dead letter records, one after weeks; or values are lost."""
+    tables, sink, more, key, said = WRONG[case]
+    cluster.create(1)
+    file.write(tables=tables, sink=sink)
+    file.path.write_text(file.path.read_text() + more)
+    (mistake,) = check(read(file.path, {}), file.environment, spark)
+    assert (mistake.key, said in mistake.text) == (key, True), mistake
