@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
 import re
 import time
 import uuid
@@ -338,8 +339,13 @@ def _is_here(uri: str) -> bool:
 
 
 def _uri(place: str) -> str:
-    """Hadoop writes ``file:/table`` where others write ``file:///table``."""
-    return f"file://{place[5:]}" if place.startswith("file:/") and not place.startswith("file://") else place
+    """The address for the library, which on an executor has another working directory than on the driver.
+
+    Hadoop writes ``file:/table`` where others write ``file:///table``.
+    """
+    if place.startswith("file:/") and not place.startswith("file://"):
+        return f"file://{place[5:]}"
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - links stay as they are
 
 
 def _store(uri: str, settings: Mapping[str, str]) -> Any:

@@ -228,6 +228,23 @@ def test_a_delta_reader_finds_zeros_of_both_signs(
     assert count.as_py() == len(measures)
 
 
+def test_a_relative_path_is_one_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of a cluster has a directory of its own: its files would not be those that the table names."""
+    needs("deltalake")
+    for name in ("driver", "worker"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "driver")
+    lake = Lake("delta", Path())
+    assert lake.options["path"] == "table"
+    writer = lake._library.prepared(lake.parsed(), ROWS.schema)
+    monkeypatch.chdir(tmp_path / "worker")
+    files = write_rows(iter(ROWS.to_batches()), writer)
+    monkeypatch.chdir(tmp_path / "driver")
+    lake.commit(files)
+    assert len(lake.rows()) == 3
+    assert not list((tmp_path / "worker").iterdir())
+
+
 @pytest.mark.parametrize("days", [2**30, -800_000])
 def test_a_date_beyond_the_calendar_partitions_no_delta_table(tmp_path: Path, days: int) -> None:
     needs("deltalake")
