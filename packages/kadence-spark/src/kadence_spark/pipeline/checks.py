@@ -267,11 +267,15 @@ def _reads_what_it_writes(pipeline: Pipeline, output: Output, environment: Envir
         source = source_options.parse(environment.fill_all(pipeline.source_options()), streaming=True)
     except ConfigError:
         return False  # which is a mistake of its own
-    if not places.reads_topic(source, environment.fill(output.topic or "")):
-        return False
-    if output.servers is None:
-        return True
-    return places.may_be_same_cluster(source.client, {"bootstrap.servers": environment.fill(output.servers)})
+    return places.reads_topic(source, environment.fill(output.topic or "")) and places.may_be_same_cluster(
+        source.client, _client(output, pipeline, environment)
+    )
+
+
+def _client(output: Output, pipeline: Pipeline, environment: Environment) -> dict[str, str]:
+    """Where a topic is written: servers, or an option, or else those of the source."""
+    options = topic_options(output, environment.fill_all(pipeline.source_options()), environment)
+    return {"bootstrap.servers": options.get("kafka.bootstrap.servers", "")}
 
 
 def _beside_checkpoint(
@@ -311,8 +315,7 @@ def _in_the_way(sink: Output, dead: Output, pipeline: Pipeline, environment: Env
         or environment.fill(sink.topic) != environment.fill(dead.topic)
     ):
         return None
-    servers = pipeline.source_options().get("kafka.bootstrap.servers", "")
-    own, other = ({"bootstrap.servers": environment.fill(each.servers or servers)} for each in (sink, dead))
+    own, other = (_client(each, pipeline, environment) for each in (sink, dead))
     return "is the sink's own" if places.may_be_same_cluster(own, other) else None
 
 

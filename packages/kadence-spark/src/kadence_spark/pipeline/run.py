@@ -213,10 +213,10 @@ class Run:
         return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
 
     def _check_clusters(self) -> None:
-        """Check that a sink with servers of its own does not write to the source's cluster under other names."""
+        """Check that no output is a topic that the pipeline reads, under another address of the cluster."""
         source = parse_source(self._options, streaming=True)
         for output in (self._pipeline.sink, self._pipeline.dead_letters):
-            if output is not None and output.topic is not None and output.servers is not None:
+            if output is not None and output.topic is not None:
                 options = parse_sink(topic_options(output, self._options, self._environment))
                 check_clusters(source, options.client, self._environment.fill(output.topic))
 

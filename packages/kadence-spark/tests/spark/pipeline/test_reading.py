@@ -254,6 +254,20 @@ def test_topics_with_variables_and_servers_of_one_cluster(dead: str) -> None:
     )
 
 
+@pytest.mark.parametrize("servers", ["servers", "kafka.bootstrap.servers"])
+def test_the_servers_of_a_topic_are_a_key_or_an_option(servers: str) -> None:
+    """The same name on another cluster is another topic."""
+    text = instead('path = "table"\noptions = { compression = "zstd" }', 'topic = "numbers"').replace(
+        'topic = "numbers"', f'topic = "numbers"\n{servers} = "SERVERS"'
+    )
+    assert mistakes(text.replace("SERVERS", "other:9092")) == []
+    (told,) = mistakes(text.replace("SERVERS", "broker:9092"))
+    assert told.endswith("sink.topic: the pipeline reads the topic 'numbers': it would read what it writes")
+    both = text.replace('path = "letters"', f'topic = "numbers"\n{servers} = "SERVERS"')
+    (told,) = mistakes(both.replace("SERVERS", "other:9092"))
+    assert "dead_letters.topic: is the sink's own" in told
+
+
 @pytest.mark.parametrize("place", ["s3a://bucket/x/../table", "s3a://bucket/table/", "s3a://bucket//table"])
 def test_places_of_other_file_systems(place: str) -> None:
     text = instead('path = "table"', 'path = "s3a://bucket/table"')
