@@ -218,7 +218,7 @@ class Run:
         for output in (self._pipeline.sink, self._pipeline.dead_letters):
             if output is not None and output.topic is not None:
                 options = parse_sink(topic_options(output, self._options, self._environment))
-                check_clusters(source, options.client, self._environment.fill(output.topic))
+                check_clusters(source, options.client, options.topic or "")
 
     def _check_places(self) -> None:
         """Check that the outputs belong to this checkpoint. The first dead letter record may be far away."""
