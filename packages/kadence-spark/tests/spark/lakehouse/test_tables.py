@@ -13,6 +13,7 @@ from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
@@ -304,6 +305,39 @@ def test_nested_fields_that_come_go_move_and_grow(lake: Lake) -> None:
         assert row["addr"] == value
         assert row["all"] == [value, None]
         assert dict(row["by"]) == {"k": value}
+
+
+@pytest.mark.parametrize("size", [8, 300])
+def test_nulls_and_what_is_empty_stay_apart(lake: Lake, size: int) -> None:
+    """PyIceberg 0.12 by itself writes [] for a null list of structs, and {} for a null map to them."""
+    inner = pa.struct([("a", pa.int64()), ("more", pa.list_(pa.struct([("b", pa.string())])))])
+    kinds = {
+        "id": pa.int64(),
+        "all": pa.list_(inner),
+        "by": pa.map_(pa.string(), inner),
+        "deep": pa.struct([("all", pa.list_(inner)), ("by", pa.map_(pa.string(), pa.list_(inner)))]),
+    }
+    values: list[Any] = [
+        None,
+        [],
+        [None],
+        [{"a": 1, "more": None}],
+        [{"a": None, "more": []}, None],
+        [{"a": 2, "more": [None]}],
+        [{"a": 3, "more": [{"b": None}, {"b": "x"}]}],
+    ]
+    rows = []
+    for number in range(size):
+        value, other = values[number % 7], values[number * 3 % 7]
+        pairs = None if value is None else [(str(place), each) for place, each in enumerate(value)]
+        deep = None if number % 5 == 0 else {"all": other, "by": None if number % 3 else [("k", value)]}
+        rows.append({"id": number, "all": value, "by": pairs, "deep": deep})
+    whole = pa.Table.from_pylist(rows, schema=pa.schema(kinds))
+    lake.add(whole.slice(0, 3))
+    lake.add(pa.concat_tables([whole.slice(3, 2), whole.slice(5)]))
+    files = [pq.read_table(path, partitioning=None) for path in lake.paths()]
+    found = pa.concat_tables(each.cast(whole.schema) for each in files).sort_by("id")
+    assert found.to_pylist() == whole.to_pylist()
 
 
 def test_types_that_grow(lake: Lake) -> None:
