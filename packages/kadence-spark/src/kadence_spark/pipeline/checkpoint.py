@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kadence.errors import IllegalStateError
@@ -21,11 +22,12 @@ class CommittedBatch:
     """The last batch that is committed to the outputs.
 
     Attributes:
-        batch: its number. offsets: for each partition the next offset to read.
+        batch: its number. offsets: for each partition the next offset to read. ids: the known topic ids.
     """
 
     batch: int
     offsets: Offsets
+    ids: Mapping[str, str]
 
 
 def committed(files: Files, checkpoint: str) -> CommittedBatch | None:
@@ -44,7 +46,8 @@ def committed(files: Files, checkpoint: str) -> CommittedBatch | None:
             raise TypeError
     except (ValueError, IndexError, TypeError):
         raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
-    return CommittedBatch(max(batches), Point.from_json(shape).next)
+    point = Point.from_json(shape)
+    return CommittedBatch(max(batches), point.next, point.ids)
 
 
 def planned(files: Files, checkpoint: str, batch: int) -> str:

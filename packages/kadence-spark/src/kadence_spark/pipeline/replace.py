@@ -36,16 +36,20 @@ def replace(
     names: tuple[str, str, str],
     table: Directory,
     files: Files,
+    seen: DataFrame | None = None,
 ) -> int:
     """Put ``rows`` in place of the rows of these ranges; returns how many rows there were before.
 
     Args:
         names: the columns that hold topic, partition and offset. table: of the output, claimed.
+        seen: topics, partitions and offsets of the records; rows of all others stay. None: no record is gone.
 
     Raises:
         IllegalStateError: the table has no such columns, or rows of another kind.
     """
-    return _Exchange(rows.sparkSession, output, table, files).replace(rows, _condition(ranges, names), names)
+    return _Exchange(rows.sparkSession, output, table, files).replace(
+        rows, _condition(ranges, names), names, seen
+    )
 
 
 def _condition(ranges: Sequence[Range], names: tuple[str, str, str]) -> str:
@@ -78,7 +82,9 @@ class _Exchange:
         self._table = table
         self._files = files
 
-    def replace(self, rows: DataFrame, condition: str, names: tuple[str, str, str]) -> int:
+    def replace(
+        self, rows: DataFrame, condition: str, names: tuple[str, str, str], seen: DataFrame | None
+    ) -> int:
         from pyspark.sql import functions as f
 
         path = self._table.path
@@ -97,7 +103,13 @@ class _Exchange:
             changed = [f"{BATCH}={row[BATCH]}" for row in counts]
         for name in changed:
             kept = self._session.read.format(self._form).load(f"{path}/{name}")
-            self._aside(kept.where(f"NOT ({condition})"), name)
+            if seen is None:
+                kept = kept.where(f"NOT ({condition})")
+            else:
+                pairs = zip(names, seen.columns, strict=True)
+                is_same = [kept[own] == seen[other] for own, other in pairs]
+                kept = kept.join(seen, is_same, "left_anti")
+            self._aside(kept, name)
         # Spark's batches do not have negative numbers.
         number = min([0, *map(number_of, batches)]) - 1
         self._aside(rows, f"{BATCH}={number}")

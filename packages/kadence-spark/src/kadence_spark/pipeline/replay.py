@@ -5,18 +5,19 @@ Only offsets that are in the tables already can be replayed. The next run proces
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kadence.environment import Environment
-from kadence.errors import ConfigError, IllegalStateError
+from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.types import TopicPartition
 from kadence_spark.pipeline.checkpoint import committed, query_id
 from kadence_spark.pipeline.failures import told_simply
 from kadence_spark.pipeline.files import HadoopFiles
-from kadence_spark.pipeline.frames import PROVENANCE, filled, letters, loaded
+from kadence_spark.pipeline.frames import PROVENANCE, RECORD, decoded, filled, letters, loaded
 from kadence_spark.pipeline.judging import Judge
 from kadence_spark.pipeline.lock import Lock
 from kadence_spark.pipeline.model import Pipeline
@@ -28,7 +29,7 @@ from kadence_spark.source.offsets import Offsets
 from kadence_spark.source.options import parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Replayed", "Wanted", "replay"]
 
@@ -115,6 +116,7 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         for each in filter(None, (table, letter_table)):
             each.claim(query_id(files, checkpoint))
         ranges = _ranges(pipeline, environment, wanted, done.offsets)
+        is_compacted = _is_compacted(pipeline, environment, wanted.topic, done.ids.get(wanted.topic))
         # Deleted records cannot be replayed, and their rows must not be removed.
         options = batch_options(environment.fill_all(pipeline.source_options()), ranges) | {
             "failOnDataLoss": "true"
@@ -123,15 +125,48 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         judge = Judge(pipeline, files, f"{checkpoint}/kadence/replayed")
         # Files that another replay has left are of other ranges.
         judge.forget()
+        seen = _places(source, pipeline) if is_compacted else None
         # A failed expectation ends it here, before the tables are changed.
         with judge.verdict(source, 0, "", "") as verdict:
-            before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files)
+            before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files, seen)
             if dead is not None and letter_table is not None:
                 bad = letters(verdict.undecoded, verdict.dropped, pipeline, f"replay of {pipeline.name}")
-                replace(bad, dead, ranges, ("topic", "partition", "offset"), letter_table, files)
+                replace(bad, dead, ranges, ("topic", "partition", "offset"), letter_table, files, seen)
         judge.forget()
     after = verdict.counts["rows"] - verdict.counts["dropped"]
     return Replayed(ranges, before, after)
+
+
+def _places(source: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Topic, partition and offset of each record that is there."""
+    columns = [f"{RECORD}.{name}" for name in ("topic", "partition", "offset")]
+    return decoded(source, pipeline).select(*columns).localCheckpoint()
+
+
+def _is_compacted(pipeline: Pipeline, environment: Environment, topic: str, topic_id: str | None) -> bool:
+    """Whether brokers may have removed records of the topic between others. True if they do not say.
+
+    Raises:
+        IllegalStateError: the topic is not the one that the pipeline has read.
+    """
+    from kadence import Admin
+    from kadence.admin import ConfigResource
+    from kadence.config import AdminConfig, keys
+
+    client = parse(environment.fill_all(pipeline.source_options()), streaming=True).client
+    known = {key.name for key in keys(AdminConfig)}
+    with Admin({name: text for name, text in client.items() if name in known}) as admin:
+        found = base64.urlsafe_b64encode(admin.describe_topics([topic])[topic].topic_id).decode().rstrip("=")
+        if topic_id not in (None, found):
+            raise IllegalStateError(
+                f"the topic {topic} is another one than the pipeline has read: at these offsets are other records"
+            )
+        at = ConfigResource("topic", topic)
+        try:
+            policy = admin.describe_configs(at)[at]["cleanup.policy"].value
+        except (KafkaError, KeyError):
+            return True
+    return policy != "delete"
 
 
 def _ranges(pipeline: Pipeline, environment: Environment, wanted: Wanted, done: Offsets) -> list[Range]:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.spark.conftest import Cluster
 from tests.spark.lakehouse.test_spark_lakehouse import forget_the_last_batch
-from tests.spark.pipeline.conftest import SINK, File
+from tests.spark.pipeline.conftest import SINK, TABLES, File
 
 from kadence import Consumer, Producer, TopicPartition
 from kadence.errors import IllegalStateError
@@ -114,6 +114,35 @@ def test_a_replay_meets_tables_as_they_are(
         replay(file.write(), file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
     rows = spark.read.parquet(f"{tmp_path}/table").select("id").collect()
     assert sorted(row.id for row in rows) == list(range(6))
+
+
+def test_a_replay_leaves_rows_of_records_that_are_gone(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    """Compaction has removed them, and no error says so; or the topic was made anew, and has others there."""
+    cluster.create(1, **{"cleanup.policy": "compact"})
+    with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id=cluster.topic) as producer:
+        producer.init_transactions()
+        producer.begin_transaction()
+        for number in range(3):
+            producer.send(cluster.topic, b'{"id":%d,"part":"001"}' % number, b"key")
+        producer.commit_transaction()
+    file.produce(range(4, 6))
+    Run(file.write(), file.environment, spark).run()
+    # Offset 3 is the end of the transaction. It stands for a record that was there.
+    provenance = f"'{cluster.topic}' AS _topic, 0 AS _partition, 3L AS _offset"
+    gone = f"SELECT 77L AS id, '001' AS part, 38.5D AS half, {provenance}"
+    place = f"{tmp_path}/table/batch=0"
+    spark.sql(gone).write.mode("append").partitionBy("part").parquet(place)
+    mended = file.write(tables=TABLES.replace("id / 2", "id / 4"))
+    replay(mended, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+    rows = spark.read.parquet(f"{tmp_path}/table").select("id", "half").collect()
+    assert sorted((row.id, row.half) for row in rows) == [*((n, n / 4) for n in (0, 1, 2, 4, 5)), (77, 38.5)]
+    cluster.admin.delete_topics([cluster.topic])
+    cluster.create(1)
+    file.produce(range(10, 20))
+    with pytest.raises(IllegalStateError, match="is another one than the pipeline has read"):
+        replay(mended, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
 
 
 def transform(sql: str) -> str:
