@@ -18,7 +18,7 @@ from kadence.work.letters import replayed
 from kadence_spark.pipeline.checks import check, checked
 from kadence_spark.pipeline.reading import read
 from kadence_spark.pipeline.replay import Wanted, replay
-from kadence_spark.pipeline.run import Run
+from kadence_spark.pipeline.run import PipelineError, Run
 
 pytestmark = pytest.mark.shared_spark
 
@@ -143,6 +143,29 @@ def test_a_replay_leaves_rows_of_records_that_are_gone(
     file.produce(range(10, 20))
     with pytest.raises(IllegalStateError, match="is another one than the pipeline has read"):
         replay(mended, file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+
+
+def test_a_table_of_an_older_version(
+    spark: SparkSession, cluster: Cluster, file: File, tmp_path: Path
+) -> None:
+    """Its own file does not say what its batches are like. A name that is escaped in an address is one, too."""
+    cluster.create(1)
+    marker = tmp_path / "table" / "_kadence.json"
+    tables = transform("SELECT id, CAST(id % 2 AS string) AS `größe`, id / 2 AS half FROM records")
+    sink = SINK.replace('part"', 'größe"')
+    for number in range(3):
+        file.produce(range(number, number + 1))
+        if number == 2:
+            with pytest.raises(PipelineError, match="column half is bigint now, and double in the table"):
+                Run(file.write(tables=tables.replace("/ 2", "* 2"), sink=sink), file.environment, spark).run()
+            other = SINK.replace('part"', 'id"')
+            with pytest.raises(PipelineError, match="is partitioned by größe, and by id now"):
+                Run(file.write(tables=tables, sink=other), file.environment, spark).run()
+        Run(file.write(tables=tables, sink=sink), file.environment, spark).run()
+        owner = json.loads(marker.read_text())
+        marker.write_text(json.dumps({"query": owner["query"], "part": owner["part"]}))
+    rows = spark.read.parquet(f"{tmp_path}/table").select("id").collect()
+    assert sorted(row.id for row in rows) == [0, 1, 2]
 
 
 def transform(sql: str) -> str:
