@@ -52,6 +52,7 @@ _ERROR: Final = "_error"
 _FAILED: Final = "_failed"
 _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_OF_TOPICS: Final = ("key", "value", "headers", "partition")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
@@ -301,9 +302,20 @@ def _named(name: str) -> Column:
 
 
 def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Column]:
-    """Key, value and headers of the records to write: a column value unchanged, else the row as JSON."""
+    """Key, value and headers of the records to write: a column value unchanged, else the row as JSON.
+
+    Raises:
+        ConfigError: columns beside value would be lost.
+    """
     from pyspark.sql import functions as f
 
+    lost = [name for name in own if name not in _OF_TOPICS and name not in (output.key or "")]
+    if "value" in own and lost:
+        raise ConfigError(
+            f"sink: the column value is the record's value, and {', '.join(lost)} would be lost: leave it out, or "
+            "rename value to have the row as JSON",
+            key="sink",
+        )
     columns = []
     if output.key is not None:
         columns.append(f.expr(output.key).cast("string").alias("key"))
