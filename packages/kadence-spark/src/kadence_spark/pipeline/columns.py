@@ -41,7 +41,8 @@ def check_columns(schema: StructType, output: Output, table: str, zone: str) -> 
     if output.written_as not in FILE_FORMATS:
         return
     for text in _mistakes(schema, output, zone):
-        raise ConfigError(f"{table}: {text}", key=f"{table}.partition_by" if "partition" in text else table)
+        is_of_partitions = text.startswith("partition_by")
+        raise ConfigError(f"{table}: {text}", key=f"{table}.partition_by" if is_of_partitions else table)
 
 
 def _check_lakehouse(schema: StructType, output: Output, *, is_new: bool) -> None:
@@ -54,6 +55,12 @@ def _check_lakehouse(schema: StructType, output: Output, *, is_new: bool) -> Non
         from kadence_spark.lakehouse.delta import check_partitions
 
         check_partitions(rows, output.partition_by)
+    elif is_new:
+        import pyarrow as pa
+
+        for name in output.partition_by:
+            if name not in rows.names or pa.types.is_nested(rows.field(name).type):
+                raise ConfigError(f"partition_by: there is no plain column {name}")
 
 
 def _mistakes(schema: StructType, output: Output, zone: str) -> Iterator[str]:

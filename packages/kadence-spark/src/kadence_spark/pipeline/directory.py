@@ -178,7 +178,8 @@ class Directory:
             IllegalStateError: it belongs to others.
         """
         owner = self._owner()
-        if owner is None and self._files.names(self.path):
+        # Replays by older versions made tables without an owner.
+        if owner is None and not all(each.startswith(f"{BATCH}=-") for each in self._files.names(self.path)):
             raise IllegalStateError(
                 f"{self.path} has files that this pipeline did not write; give the table a directory of its own"
             )

@@ -115,8 +115,8 @@ class _Exchange:
         self._aside(rows, f"{BATCH}={number}")
         document = json.dumps({"directories": [*changed, f"{BATCH}={number}"]}) + "\n"
         self._files.write(f"{path}/{ASIDE}/journal.json", document)
-        recover(self._files, path)
         self._table.keep(rows, number)
+        recover(self._files, path)
         return before
 
     def _aside(self, rows: DataFrame, name: str) -> None:

@@ -113,8 +113,6 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
             raise IllegalStateError(
                 f"no batch has ended with the checkpoint {checkpoint}: there is nothing to replay"
             )
-        for each in filter(None, (table, letter_table)):
-            each.claim(query_id(files, checkpoint))
         ranges = _ranges(pipeline, environment, wanted, done.offsets)
         is_compacted = _is_compacted(pipeline, environment, wanted.topic, done.ids.get(wanted.topic))
         # Deleted records cannot be replayed, and their rows must not be removed.
@@ -125,6 +123,8 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         judge = Judge(pipeline, files, f"{checkpoint}/kadence/replayed")
         # Files that another replay has left are of other ranges.
         judge.forget()
+        for each in filter(None, (table, letter_table)):
+            each.claim(query_id(files, checkpoint))
         seen = _places(source, pipeline) if is_compacted else None
         # A failed expectation ends it here, before the tables are changed.
         with judge.verdict(source, 0, "", "") as verdict:

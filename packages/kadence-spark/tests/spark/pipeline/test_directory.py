@@ -194,6 +194,14 @@ def test_a_place_of_others_is_known_before_anything_is_read(tmp_path: Path) -> N
     assert (tmp_path / "theirs" / "_replay" / "x").exists()
 
 
+def test_a_table_that_a_replay_of_an_older_version_has_made(tmp_path: Path) -> None:
+    """Without an owner; only replays have negative numbers."""
+    LocalFiles().write(f"{tmp_path}/batch=-1/part-0-c000.json", "")
+    put(table(tmp_path, "json", part="dead letters"), 0, rows(id="int"), "q")
+    with pytest.raises(IllegalStateError, match="was written under another checkpoint"):
+        table(tmp_path, "json", part="dead letters").claim("r")
+
+
 def test_an_exchange_with_a_directory_without_files(tmp_path: Path) -> None:
     """A replay leaves no row of a batch, and Spark writes no _SUCCESS: the old rows stayed beside the new ones."""
     files = LocalFiles()
