@@ -120,7 +120,11 @@ class _Exchange:
         return before
 
     def _aside(self, rows: DataFrame, name: str) -> None:
-        self._table.save(rows, f"{self._table.path}/{ASIDE}/new/{name}")
+        place = f"{self._table.path}/{ASIDE}/new/{name}"
+        self._table.save(rows, place)
+        if not self._files.names(place):
+            # An object store has no directories without files, and the old one would stay.
+            self._files.write(f"{place}/_empty", "")
 
 
 def must_be_replaceable(output: Output, what: str) -> None:

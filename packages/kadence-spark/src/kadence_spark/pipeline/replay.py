@@ -6,6 +6,7 @@ Only offsets that are in the tables already can be replayed. The next run proces
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -102,6 +103,8 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
     dead = pipeline.dead_letters
     if dead is not None:
         must_be_replaceable(dead, "the table of dead letters")
+    from py4j.protocol import Py4JError
+
     checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
     files = HadoopFiles(spark)
     table = directory(pipeline.sink, pipeline, environment, files)
@@ -126,13 +129,20 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         for each in filter(None, (table, letter_table)):
             each.claim(query_id(files, checkpoint))
         seen = _places(source, pipeline) if is_compacted else None
-        # A failed expectation ends it here, before the tables are changed.
-        with judge.verdict(source, 0, "", "") as verdict:
-            before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files, seen)
-            if dead is not None and letter_table is not None:
+        try:
+            # A failed expectation ends it here, before the tables are changed.
+            with judge.verdict(source, 0, "", "") as verdict:
                 bad = letters(verdict.undecoded, verdict.dropped, pipeline, f"replay of {pipeline.name}")
-                replace(bad, dead, ranges, ("topic", "partition", "offset"), letter_table, files, seen)
-        judge.forget()
+                if letter_table is not None:
+                    letter_table.check(bad)
+                before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files, seen)
+                if dead is not None and letter_table is not None:
+                    names = ("topic", "partition", "offset")
+                    replace(bad, dead, ranges, names, letter_table, files, seen)
+        finally:
+            # Otherwise records would stay there until the next replay.
+            with contextlib.suppress(Py4JError, ConnectionError):
+                judge.forget()
     after = verdict.counts["rows"] - verdict.counts["dropped"]
     return Replayed(ranges, before, after)
 

@@ -112,6 +112,7 @@ def test_a_replay_meets_tables_as_they_are(
     Run(file.write(sink=f"{SINK}provenance = false\n"), file.environment, spark).run()
     with pytest.raises(IllegalStateError, match="or a batch of it, has no column _topic"):
         replay(file.write(), file.environment, spark, Wanted.read(cluster.topic, None, "0", None))
+    assert not (tmp_path / "checkpoint" / "kadence" / "replayed").exists()
     rows = spark.read.parquet(f"{tmp_path}/table").select("id").collect()
     assert sorted(row.id for row in rows) == list(range(6))
 
