@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
-__all__ = ["Columns", "arrow_schema", "fit"]
+__all__ = ["Columns", "arrow_schema", "fit", "null_where"]
 
 
 def arrow_schema(rows: StructType, what: str) -> pa.Schema:
@@ -187,6 +187,23 @@ def _blanks(count: int, kind: pa.DataType) -> pa.Array:
         inner = [pa.nulls(0, pa.struct([kind.key_field, kind.item_field]))]
     own = 2 if inner else len(made.buffers())
     return pa.Array.from_buffers(kind, count, [None, *made.buffers()[1:own]], 0, 0, inner or None)
+
+
+def null_where(array: pa.Array, other: pa.Array) -> pa.Array:
+    """A list or map array with nulls where another one has them."""
+    import pyarrow as pa
+
+    valid = pa.concat_arrays([pa.array([], pa.bool_()), other.is_valid()])
+    if pa.types.is_map(array.type):
+        fields = [array.type.key_field, array.type.item_field]
+        child = pa.StructArray.from_arrays([array.keys, array.items], fields=fields)
+    else:
+        child = array.values
+    # A bitmap begins at the array's offset, and this one at 0.
+    offsets = array.buffers()[1].slice(array.offset * (8 if pa.types.is_large_list(array.type) else 4))
+    return pa.Array.from_buffers(
+        array.type, len(array), [valid.buffers()[1], offsets], other.null_count, 0, [child]
+    )
 
 
 def _has_struct(kind: pa.DataType) -> bool:

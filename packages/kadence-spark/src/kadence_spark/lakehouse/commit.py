@@ -96,7 +96,7 @@ def commit_once(
     Raises:
         IllegalStateError: others changed the table during each attempt; or the commit failed with an unknown outcome,
             and its files stay.
-        RefusedError: the table refuses the commit; its files are deleted.
+        RefusedError: the table refuses the commit, or has a later batch; its files are deleted.
     """
     if not files and not overwrite:
         return True
@@ -107,10 +107,17 @@ def commit_once(
         table, was_first, is_first = opened(), is_first, False
         last = None if stamp is None else table.last_batch(stamp.writer)
         if stamp is not None and last is not None and last >= stamp.batch:
-            _log.info("batch %d is in the table already; it is not added again", stamp.batch)
             # After a conflict these very files may be in the table: a lost answer looks like a conflict.
             if was_first:
                 table.remove(files)
+                # Spark repeats only its last batch. An older one would have new records, which would be lost.
+                if last > stamp.batch:
+                    raise RefusedError(
+                        f"the table has batch {last} of {stamp.writer} already, and this one is batch {stamp.batch}: "
+                        "the checkpoint, or txnVersion, is older than the table, and rows would be lost. To have them "
+                        "written again, use a new checkpoint, or another txnAppId"
+                    )
+            _log.info("batch %d is in the table already; it is not added again", stamp.batch)
             return False
         if stamp is None and not was_first and table.has(files):
             return True

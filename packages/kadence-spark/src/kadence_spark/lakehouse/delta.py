@@ -9,15 +9,17 @@ from __future__ import annotations
 import datetime
 import json
 import math
+import os
 import re
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
-from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError
+from kadence.errors import ConfigError, IllegalStateError, MissingDependencyError, SerializationError
 from kadence.logs import logger
 from kadence_spark.lakehouse.columns import Columns, fit
 from kadence_spark.lakehouse.commit import ConflictError, RefusedError, until_unopposed
@@ -27,7 +29,7 @@ from kadence_spark.stamp import Stamp
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DeltaFile", "DeltaFiles", "DeltaTarget", "opened", "prepared"]
+__all__ = ["DeltaFile", "DeltaFiles", "DeltaTarget", "check_partitions", "opened", "prepared"]
 
 _log = logger("kadence.spark")
 
@@ -220,7 +222,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
     uri, settings = _uri(options.place), dict(options.settings)
     with _told(settings):
         if not deltalake.DeltaTable.is_deltatable(uri, settings):
-            _check_partitions(rows, options.partition_by)
+            check_partitions(rows, options.partition_by)
             _create(uri, settings, rows, options.partition_by)
         table = deltalake.DeltaTable(uri, storage_options=settings)
     _check_features(table)
@@ -240,7 +242,7 @@ def prepared(options: TableOptions, rows: pa.Schema) -> DeltaFiles:
             "leave the option out"
         )
     found = pa.schema(table.schema().to_arrow())
-    _check_partitions(found, partition_by)
+    check_partitions(found, partition_by)
     return DeltaFiles(uri, settings, Columns(found), Layout(str(table.metadata().id), partition_by, found))
 
 
@@ -337,8 +339,13 @@ def _is_here(uri: str) -> bool:
 
 
 def _uri(place: str) -> str:
-    """Hadoop writes ``file:/table`` where others write ``file:///table``."""
-    return f"file://{place[5:]}" if place.startswith("file:/") and not place.startswith("file://") else place
+    """The address for the library, which on an executor has another working directory than on the driver.
+
+    Hadoop writes ``file:/table`` where others write ``file:///table``.
+    """
+    if place.startswith("file:/") and not place.startswith("file://"):
+        return f"file://{place[5:]}"
+    return place if "://" in place else os.path.abspath(place)  # noqa: PTH100 - links stay as they are
 
 
 def _store(uri: str, settings: Mapping[str, str]) -> Any:
@@ -382,7 +389,12 @@ def _is_on(value: str) -> bool:
     return value.lower() not in ("none", "false")
 
 
-def _check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+def check_partitions(schema: pa.Schema, partition_by: tuple[str, ...]) -> None:
+    """Check the columns that partition a table.
+
+    Raises:
+        ConfigError: one is missing, or has a type that Delta does not allow there.
+    """
     from pyarrow import types
 
     for name in partition_by:
@@ -416,7 +428,13 @@ def _split(
     import pyarrow.compute as pc
 
     keys = rows.select(list(partition_by)).group_by(list(partition_by)).aggregate([])
-    for key in keys.to_pylist():
+    try:
+        found = keys.to_pylist()
+    except (OverflowError, ValueError):
+        raise SerializationError(
+            "a row's date, by which the table is partitioned, is before the year 1 or after 9999"
+        ) from None
+    for key in found:
         chosen = None
         for name, value in key.items():
             column = rows[name]
@@ -467,17 +485,32 @@ def _bounds(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[Any, Any] | Non
         low, high = ((_day if days else _instant)(found[which].value) for which in ("min", "max"))
         zone = "Z" if not days and kind.tz is not None else ""
         return None if low is None or high is None else (low + zone, high + zone)
-    if types.is_floating(kind) or (types.is_decimal(kind) and kind.precision <= _EXACT):
+    if types.is_floating(kind):
         found = pc.min_max(column).as_py()
         # NaN is the largest value in Delta, but Arrow's bounds ignore it.
-        has_nan = types.is_floating(kind) and pc.any(pc.is_nan(column)).as_py()
-        bounds = (float(found["min"]), float(found["max"]))
+        has_nan = pc.any(pc.is_nan(column)).as_py()
+        # Zeros of both signs may be there: some readers order them, and Arrow's bounds do not.
+        bounds = (found["min"] or -0.0, found["max"] or 0.0)
         return bounds if all(map(math.isfinite, bounds)) and not has_nan else None
+    if types.is_decimal(kind) and kind.precision <= _EXACT:
+        found = pc.min_max(column).as_py()
+        return _plain(found["min"], -_SMALL), _plain(found["max"], _SMALL)
     return None
 
 
 _EXACT: Final = 15
 """Decimals up to this precision pass through JSON's floating numbers unchanged."""
+
+_SMALL: Final = Decimal("0.0001")
+"""Numbers below it have an exponent in JSON. In a decimal's bound deltalake reads that as null, and finds no row."""
+
+
+def _plain(value: Decimal, wider: Decimal) -> float:
+    """A bound without an exponent. ``wider`` or 0 stands for a small number: it is on the outer side of it."""
+    if 0 < abs(value) < _SMALL:
+        return float(wider) if (value < 0) == (wider < 0) else 0.0
+    return float(value)
+
 
 _LONGEST: Final = 32
 """The length at which texts are cut, as in Delta itself."""

@@ -6,6 +6,7 @@ also in the summary of the snapshot, for readers of the history; but snapshots e
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import warnings
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError, KafkaError, MissingDependencyError
 from kadence.logs import logger
-from kadence_spark.lakehouse.columns import Columns, fit
+from kadence_spark.lakehouse.columns import Columns, fit, null_where
 from kadence_spark.lakehouse.commit import ConflictError, RefusedError, until_unopposed
 from kadence_spark.lakehouse.options import TableOptions, hidden
 from kadence_spark.stamp import Stamp
@@ -74,6 +75,7 @@ class IcebergFiles:
         from pyiceberg.io.pyarrow import _dataframe_to_data_files
         from pyiceberg.table.metadata import TableMetadataUtil
 
+        _keep_nulls()
         with _told(self.settings):
             metadata = TableMetadataUtil.parse_raw(self.metadata)
             ids = str(metadata.table_uuid), metadata.default_spec_id
@@ -270,6 +272,32 @@ def _apart(rows: pa.Table, metadata: Any) -> list[pa.Table]:
             split += [part.filter(pc.invert(is_negative)), part.filter(is_negative)]
         parts = [part for part in split if part.num_rows]
     return parts
+
+
+def _keep_nulls() -> None:
+    """Mend PyIceberg 0.12, which writes an empty list for a null one if elements are structs, and so for maps.
+
+    No public call writes files without that step, and the rows that it loses nulls of cannot be told from others.
+    """
+    from pyiceberg.io.pyarrow import ArrowProjectionVisitor
+
+    for name in ("list", "map"):
+        method = getattr(ArrowProjectionVisitor, name)
+        if not hasattr(method, "__wrapped__"):
+            setattr(ArrowProjectionVisitor, name, _with_nulls(method))
+
+
+def _with_nulls(method: Callable[..., Any]) -> Callable[..., Any]:
+    """A step of the library that makes a list or map of another one and its new parts, with the nulls of the former."""
+
+    @functools.wraps(method)
+    def made_with_nulls(self: Any, kind: Any, array: Any, *parts: Any) -> Any:
+        made = method(self, kind, array, *parts)
+        if made is None or made.null_count == array.null_count:
+            return made
+        return null_where(made, array)
+
+    return made_with_nulls
 
 
 def _identities(table: Any, found: pa.Schema) -> list[int]:

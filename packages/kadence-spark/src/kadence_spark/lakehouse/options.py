@@ -85,13 +85,17 @@ def parse(given: Mapping[str, str], kind: str, *, streaming: bool) -> TableOptio
         raise ConfigError(
             f"option mergeSchema: {values['mergeschema']!r} is not true or false", key="mergeSchema"
         )
+    partition_by = tuple(part.strip() for part in values.get("partitionby", "").split(",") if part.strip())
+    twice = next((name for name in partition_by if partition_by.count(name) > 1), None)
+    if twice is not None:
+        raise ConfigError(f"option partitionBy names {twice} twice", key="partitionBy")
     return TableOptions(
         place=place,
         settings={
             name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)
         },
         catalog=values.get("catalog", "").strip() or "default",
-        partition_by=tuple(part.strip() for part in values.get("partitionby", "").split(",") if part.strip()),
+        partition_by=partition_by,
         merge_schema=merge == "true",
         stamp=Stamp.of_options(values, streaming=streaming),
     )

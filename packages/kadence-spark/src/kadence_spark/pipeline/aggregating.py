@@ -8,10 +8,10 @@ crash this query finds the same files again. Its state is in the checkpoint, too
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import ConfigError, IllegalStateError
+from kadence_spark.pipeline.checkpoint import query_id
 from kadence_spark.pipeline.failures import reason
 from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.frames import written
@@ -98,8 +98,8 @@ class Aggregation:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
-        text = self._files.read(f"{self._checkpoint}/metadata") or "{}"
-        query = json.loads(text.splitlines()[-1])["id"]
+        query = query_id(self._files, self._checkpoint)
+        assert query is not None  # Spark writes it before the first batch
         told = Observation()
         self._sink.write(frame.observe(told, *named({"rows": f.count(f.lit(1))})), number, query)
         self._rows += observed(told)["rows"]

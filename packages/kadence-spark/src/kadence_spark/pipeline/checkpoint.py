@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kadence.errors import IllegalStateError
 from kadence_spark.pipeline.files import Files
 from kadence_spark.source.offsets import Offsets, Point
 
-__all__ = ["CommittedBatch", "committed", "planned"]
+__all__ = ["CommittedBatch", "committed", "planned", "query_id"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,12 @@ class CommittedBatch:
     """The last batch that is committed to the outputs.
 
     Attributes:
-        batch: its number. offsets: for each partition the next offset to read.
+        batch: its number. offsets: for each partition the next offset to read. ids: the known topic ids.
     """
 
     batch: int
     offsets: Offsets
+    ids: Mapping[str, str]
 
 
 def committed(files: Files, checkpoint: str) -> CommittedBatch | None:
@@ -44,7 +46,8 @@ def committed(files: Files, checkpoint: str) -> CommittedBatch | None:
             raise TypeError
     except (ValueError, IndexError, TypeError):
         raise IllegalStateError(f"{checkpoint}/offsets/{max(batches)} holds no offsets of Kafka") from None
-    return CommittedBatch(max(batches), Point.from_json(shape).next)
+    point = Point.from_json(shape)
+    return CommittedBatch(max(batches), point.next, point.ids)
 
 
 def planned(files: Files, checkpoint: str, batch: int) -> str:
@@ -60,3 +63,9 @@ def planned(files: Files, checkpoint: str, batch: int) -> str:
     # The first lines are a version, and the time and the settings of the plan.
     sources = [each.splitlines()[2:] for each in (before, text)]
     return hashlib.sha256(json.dumps(sources).encode()).hexdigest()
+
+
+def query_id(files: Files, checkpoint: str) -> str | None:
+    """The id that Spark gives a query in a new checkpoint; None: it has not begun."""
+    text = files.read(f"{checkpoint}/metadata")
+    return None if text is None else str(json.loads(text.splitlines()[-1])["id"])

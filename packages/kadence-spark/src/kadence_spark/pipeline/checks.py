@@ -250,10 +250,12 @@ def _meetings(document: Document, pipeline: Pipeline, environment: Environment) 
         if output is None:
             continue
         if output.topic is not None and _reads_what_it_writes(pipeline, output, environment):
-            text = f"the pipeline reads the topic {output.topic!r}: it would read what it writes"
+            topic = environment.hide(_place(output, environment))
+            text = f"the pipeline reads the topic {topic!r}: it would read what it writes"
             found.append(document.mistake((table, "topic"), text))
         if output.path is not None:
-            found += _beside_checkpoint(document, table, output, fill(output.path), fill(pipeline.checkpoint))
+            path = _place(output, environment)
+            found += _beside_checkpoint(document, table, output, path, fill(pipeline.checkpoint))
     if dead is not None and (why := _in_the_way(sink, dead, pipeline, environment)):
         key = "topic" if dead.topic else "path" if dead.path else "table"
         found.append(
@@ -267,11 +269,21 @@ def _reads_what_it_writes(pipeline: Pipeline, output: Output, environment: Envir
         source = source_options.parse(environment.fill_all(pipeline.source_options()), streaming=True)
     except ConfigError:
         return False  # which is a mistake of its own
-    if not places.reads_topic(source, environment.fill(output.topic or "")):
-        return False
-    if output.servers is None:
-        return True
-    return places.may_be_same_cluster(source.client, {"bootstrap.servers": environment.fill(output.servers)})
+    return places.reads_topic(source, _place(output, environment)) and places.may_be_same_cluster(
+        source.client, _client(output, pipeline, environment)
+    )
+
+
+def _place(output: Output, environment: Environment) -> str:
+    """Path, table or topic, as its writer takes it."""
+    place = environment.fill(output.place)
+    return place.strip() if output.topic is not None or output.written_as in LAKEHOUSE else place
+
+
+def _client(output: Output, pipeline: Pipeline, environment: Environment) -> dict[str, str]:
+    """Where a topic is written: servers, or an option, or else those of the source."""
+    options = topic_options(output, environment.fill_all(pipeline.source_options()), environment)
+    return {"bootstrap.servers": options.get("kafka.bootstrap.servers", "")}
 
 
 def _beside_checkpoint(
@@ -295,7 +307,7 @@ def _beside_checkpoint(
 def _in_the_way(sink: Output, dead: Output, pipeline: Pipeline, environment: Environment) -> str | None:
     """Check that dead letter records cannot damage the rows of the sink."""
     if sink.path is not None and dead.path is not None:
-        ours, theirs = environment.fill(dead.path), environment.fill(sink.path)
+        ours, theirs = _place(dead, environment), _place(sink, environment)
         if places.is_same(ours, theirs):
             return "is the sink's own"
         if places.is_inside(ours, theirs):
@@ -305,14 +317,9 @@ def _in_the_way(sink: Output, dead: Output, pipeline: Pipeline, environment: Env
     if sink.table is not None and dead.table is not None:
         names = environment.fill(dead.table), environment.fill(sink.table)
         return "is the sink's own" if places.may_be_same_table(*names) else None
-    if (
-        sink.topic is None
-        or dead.topic is None
-        or environment.fill(sink.topic) != environment.fill(dead.topic)
-    ):
+    if sink.topic is None or dead.topic is None or _place(sink, environment) != _place(dead, environment):
         return None
-    servers = pipeline.source_options().get("kafka.bootstrap.servers", "")
-    own, other = ({"bootstrap.servers": environment.fill(each.servers or servers)} for each in (sink, dead))
+    own, other = (_client(each, pipeline, environment) for each in (sink, dead))
     return "is the sink's own" if places.may_be_same_cluster(own, other) else None
 
 
@@ -383,6 +390,6 @@ def _step_of(key: str | None, pipeline: Pipeline) -> Path:
     for place, step in enumerate(pipeline.transform):
         if key == f"transform {step.name}":
             return ("transform", place, "sql")
-    if key == "aggregate":
-        return ("aggregate",)
+    if key is not None and key.partition(".")[0] in ("aggregate", "sink", "dead_letters"):
+        return tuple(key.split("."))
     return ("expect",) if pipeline.expect else ()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from kadence.environment import Environment
 from kadence.errors import ConfigError
+from kadence_spark.pipeline.directory import TIMES
 from kadence_spark.pipeline.failures import reason
 from kadence_spark.pipeline.keeping import with_column_kept
 from kadence_spark.pipeline.model import FIRST_VIEW, Expectation, Output, Pipeline, Transform
@@ -51,6 +52,7 @@ _ERROR: Final = "_error"
 _FAILED: Final = "_failed"
 _PREFIX: Final = "_kafka_"
 _RECORD_FIELDS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
+_OF_TOPICS: Final = ("key", "value", "headers", "partition")
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 
@@ -178,8 +180,22 @@ def expectation_counts(expectations: Sequence[Expectation]) -> dict[str, Column]
 
 
 def judged_rows(records: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The plan from the rows of `decoded` to `judged`, through the transforms; lazily evaluated."""
-    return judged(transformed(decodable(records, pipeline), pipeline.transform), pipeline.expect)
+    """The plan from the rows of `decoded` to `judged`, through the transforms; lazily evaluated.
+
+    Raises:
+        ConfigError: Spark refuses a statement, or the rows have a column that Kadence would overwrite.
+    """
+    made = transformed(decodable(records, pipeline), pipeline.transform)
+    own = [_FAILED, REASON]
+    if pipeline.sink.topic is None and pipeline.sink.provenance and pipeline.aggregate is None:
+        own += PROVENANCE
+    for name in made.columns:
+        if name.lower() in own:
+            step = f"transform {pipeline.last_view}" if pipeline.transform else None
+            raise ConfigError(
+                f"the rows have a column {name}, which is a name of Kadence's: rename it", key=step
+            )
+    return judged(made, pipeline.expect)
 
 
 def decodable(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -286,9 +302,20 @@ def _named(name: str) -> Column:
 
 
 def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Column]:
-    """Key, value and headers of the records to write: a column value unchanged, else the row as JSON."""
+    """Key, value and headers of the records to write: a column value unchanged, else the row as JSON.
+
+    Raises:
+        ConfigError: columns beside value would be lost.
+    """
     from pyspark.sql import functions as f
 
+    lost = [name for name in own if name not in _OF_TOPICS and name not in (output.key or "")]
+    if "value" in own and lost:
+        raise ConfigError(
+            f"sink: the column value is the record's value, and {', '.join(lost)} would be lost: leave it out, or "
+            "rename value to have the row as JSON",
+            key="sink",
+        )
     columns = []
     if output.key is not None:
         columns.append(f.expr(output.key).cast("string").alias("key"))
@@ -298,7 +325,7 @@ def _message(frame: DataFrame, own: Sequence[str], output: Output) -> list[Colum
         columns.append(f.col("value"))
     else:
         columns.append(
-            f.to_json(f.struct(*(_named(name) for name in own if name != "headers"))).alias("value")
+            f.to_json(f.struct(*(_named(name) for name in own if name != "headers")), TIMES).alias("value")
         )
     columns += [f.col(name) for name in ("headers", "partition") if name in own]
     return columns
@@ -336,7 +363,9 @@ def _context(pipeline: Pipeline, run_id: str) -> Column:
     from kadence.records import MOST_HEADERS
     from kadence.work.letters import OF_PIPELINES
 
-    texts: list[Any] = [f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:4]]
+    texts: list[Any] = [f.col(f"{RECORD}.{name}").cast("string") for name in _RECORD_FIELDS[:3]]
+    # A time without a zone is none: dead-letters replay takes milliseconds.
+    texts += [f.unix_millis(f.col(f"{RECORD}.timestamp")).cast("string")]
     texts += [f.col("reason"), f.lit(pipeline.name), f.lit(run_id)]
     ours = [
         f.struct(f.lit(name).alias("key"), text.cast("binary").alias("value"))

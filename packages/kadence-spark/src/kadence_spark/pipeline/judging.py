@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from kadence.errors import IllegalStateError
+from kadence_spark.pipeline.directory import settings
 from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.frames import (
     REASON,
@@ -117,7 +118,7 @@ class Judge:
             self._files.move(half, place)
         self._check_whole(place, kept)
         session = source.sparkSession
-        with _settings(session, _WHOLE_FILE):
+        with settings(session, _WHOLE_FILE):
             yield _read(session, place, kept)
 
     def stream(self, session: SparkSession, schema: StructType) -> DataFrame:
@@ -298,18 +299,6 @@ def _read(session: SparkSession, place: str, kept: Mapping[str, Any]) -> Verdict
         shape = StructType([StructField("c0", schema[-1].dataType)])
         undecoded = session.read.schema(shape).parquet(f"{place}/undecoded").select(f.col("c0").alias(RECORD))
     return Verdict(good, undecoded, dropped, kept["counts"])
-
-
-@contextlib.contextmanager
-def _settings(session: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
-    before = {name: session.conf.get(name) for name in values}
-    for name, value in values.items():
-        session.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            session.conf.set(name, old or "")
 
 
 def observed(observation: Any, within: float = _TOLD_WITHIN_S) -> dict[str, Any]:

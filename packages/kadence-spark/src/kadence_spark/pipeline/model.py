@@ -190,7 +190,7 @@ class Output:
     )
     path: str | None = _key("The table's directory.", default=None)
     table: str | None = _key("The table's name in a catalog.", default=None)
-    topic: str | None = _key("The topic.", default=None)
+    topic: str | None = _key("The topic. Values are the column value, else the rows as JSON.", default=None)
     servers: str | None = _key("The topic's brokers. Default: those of the source.", default=None)
     key: str | None = _key(
         "For a topic: the SQL expression of the key. Default: a column named key.",

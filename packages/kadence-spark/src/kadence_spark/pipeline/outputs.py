@@ -7,15 +7,14 @@ without transactions and other formats cannot recognise a repeated batch, and ge
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.environment import Environment
-from kadence.errors import ConfigError, IllegalStateError
+from kadence.errors import ConfigError
+from kadence_spark.pipeline.directory import BATCH, FILE_FORMATS, Directory
 from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.model import Output, Pipeline
-from kadence_spark.pipeline.replace import BATCH, batches_of, must_fit, recover
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -25,13 +24,12 @@ __all__ = [
     "LAKEHOUSE",
     "MODES",
     "Writer",
+    "directory",
     "guarantee",
     "lakehouse_options",
     "topic_options",
     "writer",
 ]
-
-FILE_FORMATS: Final = ("parquet", "orc", "json", "csv")
 
 LAKEHOUSE: Final = {"kadence-delta": "path", "kadence-iceberg": "table"}
 """The formats of `kadence_spark.lakehouse`, with the key and the option for the table of each."""
@@ -39,11 +37,16 @@ LAKEHOUSE: Final = {"kadence-delta": "path", "kadence-iceberg": "table"}
 MODES: Final = {"kadence": ("append", "update", "complete"), "delta": ("append", "complete")}
 """The modes in which an aggregate can be written, by format; all other formats allow only append."""
 
-_MARKER: Final = "_kadence.json"
-
 
 class Writer(Protocol):
     """One output of a pipeline."""
+
+    def begin(self, query: str | None) -> None:
+        """Check the place before anything is read. ``query`` is None if the checkpoint is new.
+
+        Raises:
+            IllegalStateError: the place belongs to others.
+        """
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
         """Write a batch. ``query`` is the id that Spark keeps in the checkpoint."""
@@ -72,20 +75,42 @@ def writer(output: Output, pipeline: Pipeline, environment: Environment, files: 
         ConfigError: the output lacks what its format needs.
     """
     options = environment.fill_all(output.options)
-    part = "sink" if output is pipeline.sink else "dead letters"
     is_complete = (
         output is pipeline.sink and pipeline.aggregate is not None and pipeline.aggregate.mode == "complete"
     )
     if output.topic is not None:
         source = environment.fill_all(pipeline.source_options())
-        return _Topic(topic_options(output, source, environment), part)
+        return _Topic(topic_options(output, source, environment), _part(output, pipeline))
     if output.written_as in FILE_FORMATS:
         if output.path is None:
             raise ConfigError(f"a table of format {output.written_as} needs a path")
-        return _Directory(output, environment.fill(output.path), options, files, part)
+        return _Files(directory(output, pipeline, environment, files))
     if output.written_as in LAKEHOUSE:
         return _Lakehouse(output.written_as, lakehouse_options(output, environment))
-    return _Table(output, environment.fill(output.place), options, "overwrite" if is_complete else "append")
+    by = _partitions(output, environment)
+    return _Table(
+        output, environment.fill(output.place), by, options, "overwrite" if is_complete else "append"
+    )
+
+
+def directory(output: Output, pipeline: Pipeline, environment: Environment, files: Files) -> Directory:
+    """The table of an output that is files."""
+    return Directory(
+        files,
+        environment.fill(output.path or ""),
+        output.written_as,
+        _partitions(output, environment),
+        environment.fill_all(output.options),
+        _part(output, pipeline),
+    )
+
+
+def _part(output: Output, pipeline: Pipeline) -> str:
+    return "sink" if output is pipeline.sink else "dead letters"
+
+
+def _partitions(output: Output, environment: Environment) -> tuple[str, ...]:
+    return tuple(map(environment.fill, output.partition_by))
 
 
 def topic_options(output: Output, source: dict[str, str], environment: Environment) -> dict[str, str]:
@@ -101,77 +126,51 @@ def lakehouse_options(output: Output, environment: Environment) -> dict[str, str
     """The options of a sink of `kadence_spark.lakehouse`."""
     options = environment.fill_all(output.options)
     if output.partition_by:
-        options["partitionBy"] = ",".join(output.partition_by)
+        options["partitionBy"] = ",".join(_partitions(output, environment))
     return options | {LAKEHOUSE[output.written_as]: environment.fill(output.place)}
 
 
-class _Directory:
+class _Files:
     """Files below ``path/batch=<number>``; readers see ``batch`` as a column."""
 
-    def __init__(self, output: Output, path: str, options: dict[str, str], files: Files, part: str) -> None:
-        self._output = output
-        self._part = part
-        self._path = path.rstrip("/")
-        self._options = options
-        self._files = files
-        self._is_ours = False
+    def __init__(self, table: Directory) -> None:
+        self._table = table
+        self._is_checked = False
+
+    def begin(self, query: str | None) -> None:
+        self._table.claim(query, create=False)
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
-        self._claim(rows, query)
-        if BATCH in rows.columns:
-            raise ConfigError(
-                f"the rows have a column {BATCH!r}, which is the name of the directories; rename it"
-            )
-        saver = rows.write.mode("overwrite").format(self._output.written_as).options(**self._options)
-        if self._output.partition_by:
-            saver = saver.partitionBy(*self._output.partition_by)
-        saver.save(f"{self._path}/{BATCH}={batch}")
-
-    def _claim(self, rows: DataFrame, query: str) -> None:
-        """Check that the table belongs to this checkpoint and part: batches of others would overwrite its batches."""
-        if self._is_ours:
-            return
-        recover(self._files, self._path)
-        marker = self._files.read(f"{self._path}/{_MARKER}")
-        if marker is None and self._files.names(self._path):
-            raise IllegalStateError(
-                f"{self._path} has files that this pipeline did not write; give the table a directory of its own"
-            )
-        owner = {} if marker is None else json.loads(marker)
-        # A table of an older version does not name its part.
-        if owner.get("part", self._part) != self._part:
-            raise IllegalStateError(
-                f"{self._path} holds the {owner['part']} of this pipeline, which the {self._part} would overwrite: "
-                "give each a directory of its own"
-            )
-        if owner.get("query", query) != query:
-            raise IllegalStateError(
-                f"{self._path} was written under another checkpoint; "
-                "bring that back, or begin a new table at another path"
-            )
-        must_fit(rows, self._output.written_as, self._path, batches_of(self._files, self._path))
-        if marker is None:
-            self._files.write(
-                f"{self._path}/{_MARKER}", json.dumps({"query": query, "part": self._part}) + "\n"
-            )
-        self._is_ours = True
+        if not self._is_checked:
+            self._table.claim(query)
+            self._table.check(rows, batch)
+        self._table.save(rows, f"{self._table.path}/{BATCH}={batch}")
+        if not self._is_checked:
+            self._table.keep(rows, batch)
+            self._is_checked = True
 
 
 class _Table:
     """Delta, which stores the last batch of a writer, and all other formats that Spark can append to."""
 
-    def __init__(self, output: Output, place: str, options: dict[str, str], mode: str) -> None:
+    def __init__(
+        self, output: Output, place: str, partition_by: tuple[str, ...], options: dict[str, str], mode: str
+    ) -> None:
         self._output = output
         self._place = place
+        self._partition_by = partition_by
         self._options = options
         self._mode = mode
+
+    def begin(self, query: str | None) -> None:
+        """The format checks its own place."""
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
         saver = rows.write.mode(self._mode).format(self._output.written_as).options(**self._options)
         if self._output.written_as == "delta":
             saver = saver.option("txnAppId", query).option("txnVersion", str(batch))
-        if self._output.partition_by:
-            saver = saver.partitionBy(*self._output.partition_by)
+        if self._partition_by:
+            saver = saver.partitionBy(*self._partition_by)
         if self._output.table is not None:
             saver.saveAsTable(self._place)
         elif self._place:
@@ -187,6 +186,9 @@ class _Lakehouse:
         self._form = form
         self._options = options
 
+    def begin(self, query: str | None) -> None:
+        """The format checks its own place."""
+
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
         stamp = {"txnAppId": query, "txnVersion": str(batch)}
         rows.write.format(self._form).options(**self._options, **stamp).mode("append").save()
@@ -198,6 +200,9 @@ class _Topic:
     def __init__(self, options: dict[str, str], part: str) -> None:
         self._options = options
         self._part = part
+
+    def begin(self, query: str | None) -> None:
+        """The format checks its own place."""
 
     def write(self, rows: DataFrame, batch: int, query: str) -> None:
         # Sink and dead letter output each have a batch of this number.

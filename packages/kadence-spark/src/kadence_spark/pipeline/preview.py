@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kadence.environment import Environment
 from kadence_spark.pipeline.aggregating import groups
+from kadence_spark.pipeline.directory import TIMES
 from kadence_spark.pipeline.failures import told_simply
 from kadence_spark.pipeline.files import HadoopFiles
 from kadence_spark.pipeline.frames import (
@@ -96,7 +97,7 @@ def _documents(frame: DataFrame) -> list[dict[str, Any]]:
         f.col(f"`{name}`").cast("string").alias(name) if kind == "binary" else f.col(f"`{name}`")
         for name, kind in frame.dtypes
     ]
-    made = frame.select(f.to_json(f.struct(*columns), {"ignoreNullFields": "false"}).alias("row"))
+    made = frame.select(f.to_json(f.struct(*columns), TIMES | {"ignoreNullFields": "false"}).alias("row"))
     return [json.loads(each.row) for each in made.collect()]
 
 

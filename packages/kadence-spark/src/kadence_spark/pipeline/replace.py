@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from kadence.errors import ConfigError, IllegalStateError
+from kadence_spark.pipeline.directory import ASIDE, BATCH, TYPED, Directory, batches_of, number_of, recover
 from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.model import Output
 from kadence_spark.pipeline.ranges import Range
@@ -19,37 +20,36 @@ from kadence_spark.pipeline.ranges import Range
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["BATCH", "batches_of", "must_be_replaceable", "must_fit", "recover", "replace"]
+__all__ = ["must_be_replaceable", "replace"]
 
-BATCH: Final = "batch"
-"""The column of the directories of batches, ``batch=<number>``, in a directory of files."""
-
-REPLACEABLE: Final = ("parquet", "orc")
-"""Formats that keep types, so that replay can replace rows: those of text formats that remain would change."""
-
-_ASIDE: Final = "_replay"
+_AS_THEY_ARE: Final = {
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
 
 
 def replace(
     rows: DataFrame,
     output: Output,
-    place: str,
-    options: dict[str, str],
     ranges: Sequence[Range],
     names: tuple[str, str, str],
+    table: Directory,
     files: Files,
+    seen: DataFrame | None = None,
 ) -> int:
     """Put ``rows`` in place of the rows of these ranges; returns how many rows there were before.
 
     Args:
-        names: the columns that hold topic, partition and offset.
+        names: the columns that hold topic, partition and offset. table: of the output, claimed.
+        seen: topics, partitions and offsets of the records; rows of all others stay. None: no record is gone.
 
     Raises:
-        IllegalStateError: the table has no such columns.
+        IllegalStateError: the table has no such columns, or rows of another kind.
     """
-    condition = _condition(ranges, names)
-    table = _Directory(rows.sparkSession, output, place.rstrip("/"), options, files)
-    return table.replace(rows, condition, names)
+    return _Exchange(rows.sparkSession, output, table, files).replace(
+        rows, _condition(ranges, names), names, seen
+    )
 
 
 def _condition(ranges: Sequence[Range], names: tuple[str, str, str]) -> str:
@@ -61,113 +61,70 @@ def _condition(ranges: Sequence[Range], names: tuple[str, str, str]) -> str:
     )
 
 
-def _must_have(table: DataFrame, names: tuple[str, str, str]) -> None:
-    missing = [name for name in names if name not in table.columns]
+def _must_have(columns: Sequence[str], names: tuple[str, str, str]) -> None:
+    missing = [name for name in names if name not in columns]
     if missing:
         raise IllegalStateError(
-            f"the table has no column {missing[0]}, by which replay finds the rows of a record; it was written with "
-            "provenance = false"
+            f"the table, or a batch of it, has no column {missing[0]}, by which replay finds the rows of a record; it "
+            "was written with provenance = false"
         )
 
 
-def recover(files: Files, path: str) -> None:
-    """Finish an exchange of directories that a crash interrupted, or discard one without a journal."""
-    path = path.rstrip("/")
-    if not files.names(f"{path}/{_ASIDE}"):
-        return
-    journal = files.read(f"{path}/{_ASIDE}/journal.json")
-    if journal is not None:
-        for name in json.loads(journal)["directories"]:
-            # A directory that is no longer there was exchanged before the crash.
-            if files.names(f"{path}/{_ASIDE}/new/{name}"):
-                files.delete(f"{path}/{name}")
-                files.move(f"{path}/{_ASIDE}/new/{name}", f"{path}/{name}")
-    files.delete(f"{path}/{_ASIDE}")
+class _Exchange:
+    """Of a directory of files; see `kadence_spark.pipeline.directory`."""
 
-
-def must_fit(rows: DataFrame, form: str, path: str, batches: Sequence[str]) -> None:
-    """Refuse rows whose columns have other types than those of a directory of files, which would become unreadable.
-
-    JSON and CSV have no types to compare: Spark guesses them when it reads, `bigint` for an `int`.
-
-    Raises:
-        IllegalStateError: with the column and both types.
-    """
-    from pyspark.errors import AnalysisException
-
-    if form not in REPLACEABLE:
-        return
-    types = {each.name: each.dataType.simpleString() for each in rows.schema}
-    # The newest batch with a file; an empty batch may have none.
-    for name in reversed(batches):
-        try:
-            table = rows.sparkSession.read.format(form).load(f"{path}/{name}")
-        except AnalysisException:
-            continue
-        files = [each for each in table.schema if each.name in types]
-        # Partition columns are read from directory names, with inferred types.
-        layout = {part.partition("=")[0] for part in str(table.inputFiles()[:1]).split("/") if "=" in part}
-        for each in files:
-            kind = each.dataType.simpleString()
-            if each.name not in layout and kind != types[each.name]:
-                raise IllegalStateError(
-                    f"column {each.name} is {types[each.name]} now, and {kind} in the table {path}: cast it in a "
-                    "transform, or begin a new table with a checkpoint of its own"
-                )
-        return
-
-
-class _Directory:
-    """Files below ``path/batch=<number>``; see `kadence_spark.pipeline.outputs`."""
-
-    def __init__(
-        self, session: SparkSession, output: Output, path: str, options: dict[str, str], files: Files
-    ) -> None:
-        # Values in directory names stay texts: "007" must not become 7.
+    def __init__(self, session: SparkSession, output: Output, table: Directory, files: Files) -> None:
+        # Values in directory names stay texts: "007" must not become 7. What cannot be read is not to be deleted.
         self._session = session.newSession()
-        self._session.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
-        self._output = output
-        self._path = path
-        self._options = options
+        for name, value in _AS_THEY_ARE.items():
+            self._session.conf.set(name, value)
+        self._form = output.written_as
+        self._table = table
         self._files = files
 
-    def replace(self, rows: DataFrame, condition: str, names: tuple[str, str, str]) -> int:
-        recover(self._files, self._path)
-        batches = batches_of(self._files, self._path)
-        must_fit(rows, self._output.written_as, self._path, batches)
+    def replace(
+        self, rows: DataFrame, condition: str, names: tuple[str, str, str], seen: DataFrame | None
+    ) -> int:
+        from pyspark.sql import functions as f
+
+        path = self._table.path
+        batches = batches_of(self._files, path)
+        self._table.check(rows)
         before = 0
         changed: list[str] = []
         if batches:
-            table = self._session.read.format(self._output.written_as).load(self._path)
-            _must_have(table, names)
-            found = table.where(condition).groupBy(BATCH).count().collect()
-            before = sum(row["count"] for row in found)
-            changed = [f"{BATCH}={row[BATCH]}" for row in found]
+            table = self._session.read.format(self._form).load(path)
+            _must_have(table.columns, names)
+            # A batch that was written with provenance = false has nulls.
+            found = table.where(f"{names[0]} IS NULL OR {condition}").groupBy(BATCH)
+            counts = found.agg(f.count(names[0]).alias("known"), f.count(f.lit(1)).alias("all")).collect()
+            _must_have(names if all(row["known"] == row["all"] for row in counts) else (), names)
+            before = sum(row["all"] for row in counts)
+            changed = [f"{BATCH}={row[BATCH]}" for row in counts]
         for name in changed:
-            kept = self._session.read.format(self._output.written_as).load(f"{self._path}/{name}")
-            self._aside(kept.where(f"NOT ({condition})"), name)
+            kept = self._session.read.format(self._form).load(f"{path}/{name}")
+            if seen is None:
+                kept = kept.where(f"NOT ({condition})")
+            else:
+                pairs = zip(names, seen.columns, strict=True)
+                is_same = [kept[own] == seen[other] for own, other in pairs]
+                kept = kept.join(seen, is_same, "left_anti")
+            self._aside(kept, name)
         # Spark's batches do not have negative numbers.
-        fresh = f"{BATCH}={min([0, *map(_number, batches)]) - 1}"
-        self._aside(rows, fresh)
-        document = json.dumps({"directories": [*changed, fresh]}) + "\n"
-        self._files.write(f"{self._path}/{_ASIDE}/journal.json", document)
-        recover(self._files, self._path)
+        number = min([0, *map(number_of, batches)]) - 1
+        self._aside(rows, f"{BATCH}={number}")
+        document = json.dumps({"directories": [*changed, f"{BATCH}={number}"]}) + "\n"
+        self._files.write(f"{path}/{ASIDE}/journal.json", document)
+        self._table.keep(rows, number)
+        recover(self._files, path)
         return before
 
     def _aside(self, rows: DataFrame, name: str) -> None:
-        saver = rows.write.mode("overwrite").format(self._output.written_as).options(**self._options)
-        if self._output.partition_by:
-            saver = saver.partitionBy(*self._output.partition_by)
-        saver.save(f"{self._path}/{_ASIDE}/new/{name}")
-
-
-def _number(batch: str) -> int:
-    return int(batch.partition("=")[2])
-
-
-def batches_of(files: Files, path: str) -> list[str]:
-    """The directories of a table's batches, oldest first; those of replays before them."""
-    return sorted((name for name in files.names(path) if name.startswith(f"{BATCH}=")), key=_number)
+        place = f"{self._table.path}/{ASIDE}/new/{name}"
+        self._table.save(rows, place)
+        if not self._files.names(place):
+            # An object store has no directories without files, and the old one would stay.
+            self._files.write(f"{place}/_empty", "")
 
 
 def must_be_replaceable(output: Output, what: str) -> None:
@@ -181,9 +138,8 @@ def must_be_replaceable(output: Output, what: str) -> None:
             f"{what} is the topic {output.topic}: a topic keeps what it has, so replay would write its records again. "
             "Run the pipeline with another checkpoint into another topic instead"
         )
-    if output.written_as not in REPLACEABLE:
-        raise ConfigError(
-            f"{what} is of format {output.written_as}; replay works on {', '.join(REPLACEABLE)}"
-        )
+    # The types of rows that remain would change.
+    if output.written_as not in TYPED:
+        raise ConfigError(f"{what} is of format {output.written_as}; replay works on {', '.join(TYPED)}")
     if not output.provenance:
         raise ConfigError(f"{what} has provenance = false, so replay cannot find the rows of a record")

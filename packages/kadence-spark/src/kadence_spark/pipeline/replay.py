@@ -5,21 +5,24 @@ Only offsets that are in the tables already can be replayed. The next run proces
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kadence.environment import Environment
-from kadence.errors import ConfigError, IllegalStateError
+from kadence.errors import ConfigError, IllegalStateError, KafkaError
 from kadence.types import TopicPartition
-from kadence_spark.pipeline.checkpoint import committed
+from kadence_spark.pipeline.checkpoint import committed, query_id
 from kadence_spark.pipeline.failures import told_simply
 from kadence_spark.pipeline.files import HadoopFiles
-from kadence_spark.pipeline.frames import PROVENANCE, filled, letters, loaded
+from kadence_spark.pipeline.frames import PROVENANCE, RECORD, decoded, filled, letters, loaded
 from kadence_spark.pipeline.judging import Judge
 from kadence_spark.pipeline.lock import Lock
 from kadence_spark.pipeline.model import Pipeline
+from kadence_spark.pipeline.outputs import directory
 from kadence_spark.pipeline.ranges import Range, batch_options
 from kadence_spark.pipeline.replace import must_be_replaceable, replace
 from kadence_spark.source.clients import driver_client
@@ -27,7 +30,7 @@ from kadence_spark.source.offsets import Offsets
 from kadence_spark.source.options import parse
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["Replayed", "Wanted", "replay"]
 
@@ -96,13 +99,17 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
             "the pipeline has an aggregate, whose rows are made of many records: replay cannot replace some of them. "
             "Run the file with another checkpoint into another place instead"
         )
-    pipeline = filled(pipeline, environment)
     must_be_replaceable(pipeline.sink, "the sink")
     dead = pipeline.dead_letters
     if dead is not None:
         must_be_replaceable(dead, "the table of dead letters")
+    from py4j.protocol import Py4JError
+
     checkpoint = environment.fill(pipeline.checkpoint).rstrip("/")
     files = HadoopFiles(spark)
+    table = directory(pipeline.sink, pipeline, environment, files)
+    letter_table = None if dead is None else directory(dead, pipeline, environment, files)
+    pipeline = filled(pipeline, environment)
     with Lock(checkpoint, pipeline.name), told_simply(environment):
         done = committed(files, checkpoint)
         if done is None:
@@ -110,6 +117,7 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
                 f"no batch has ended with the checkpoint {checkpoint}: there is nothing to replay"
             )
         ranges = _ranges(pipeline, environment, wanted, done.offsets)
+        is_compacted = _is_compacted(pipeline, environment, wanted.topic, done.ids.get(wanted.topic))
         # Deleted records cannot be replayed, and their rows must not be removed.
         options = batch_options(environment.fill_all(pipeline.source_options()), ranges) | {
             "failOnDataLoss": "true"
@@ -118,19 +126,57 @@ def replay(pipeline: Pipeline, environment: Environment, spark: SparkSession, wa
         judge = Judge(pipeline, files, f"{checkpoint}/kadence/replayed")
         # Files that another replay has left are of other ranges.
         judge.forget()
-        # A failed expectation ends it here, before the tables are changed.
-        with judge.verdict(source, 0, "", "") as verdict:
-            own = environment.fill_all(pipeline.sink.options)
-            place = environment.fill(pipeline.sink.place)
-            before = replace(verdict.rows, pipeline.sink, place, own, ranges, PROVENANCE, files)
-            if dead is not None:
+        for each in filter(None, (table, letter_table)):
+            each.claim(query_id(files, checkpoint))
+        seen = _places(source, pipeline) if is_compacted else None
+        try:
+            # A failed expectation ends it here, before the tables are changed.
+            with judge.verdict(source, 0, "", "") as verdict:
                 bad = letters(verdict.undecoded, verdict.dropped, pipeline, f"replay of {pipeline.name}")
-                names = ("topic", "partition", "offset")
-                more = environment.fill_all(dead.options)
-                replace(bad, dead, environment.fill(dead.place), more, ranges, names, files)
-        judge.forget()
+                if letter_table is not None:
+                    letter_table.check(bad)
+                before = replace(verdict.rows, pipeline.sink, ranges, PROVENANCE, table, files, seen)
+                if dead is not None and letter_table is not None:
+                    names = ("topic", "partition", "offset")
+                    replace(bad, dead, ranges, names, letter_table, files, seen)
+        finally:
+            # Otherwise records would stay there until the next replay.
+            with contextlib.suppress(Py4JError, ConnectionError):
+                judge.forget()
     after = verdict.counts["rows"] - verdict.counts["dropped"]
     return Replayed(ranges, before, after)
+
+
+def _places(source: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Topic, partition and offset of each record that is there."""
+    columns = [f"{RECORD}.{name}" for name in ("topic", "partition", "offset")]
+    return decoded(source, pipeline).select(*columns).localCheckpoint()
+
+
+def _is_compacted(pipeline: Pipeline, environment: Environment, topic: str, topic_id: str | None) -> bool:
+    """Whether brokers may have removed records of the topic between others. True if they do not say.
+
+    Raises:
+        IllegalStateError: the topic is not the one that the pipeline has read.
+    """
+    from kadence import Admin
+    from kadence.admin import ConfigResource
+    from kadence.config import AdminConfig, keys
+
+    client = parse(environment.fill_all(pipeline.source_options()), streaming=True).client
+    known = {key.name for key in keys(AdminConfig)}
+    with Admin({name: text for name, text in client.items() if name in known}) as admin:
+        found = base64.urlsafe_b64encode(admin.describe_topics([topic])[topic].topic_id).decode().rstrip("=")
+        if topic_id not in (None, found):
+            raise IllegalStateError(
+                f"the topic {topic} is another one than the pipeline has read: at these offsets are other records"
+            )
+        at = ConfigResource("topic", topic)
+        try:
+            policy = admin.describe_configs(at)[at]["cleanup.policy"].value
+        except (KafkaError, KeyError):
+            return True
+    return policy != "delete"
 
 
 def _ranges(pipeline: Pipeline, environment: Environment, wanted: Wanted, done: Offsets) -> list[Range]:

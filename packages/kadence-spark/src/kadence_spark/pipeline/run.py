@@ -19,7 +19,8 @@ from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence_spark.jvm import close_session, session_apart
 from kadence_spark.pipeline.aggregating import Aggregation, check_groups
-from kadence_spark.pipeline.checkpoint import planned
+from kadence_spark.pipeline.checkpoint import planned, query_id
+from kadence_spark.pipeline.columns import check_columns
 from kadence_spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence_spark.pipeline.files import Files, HadoopFiles
 from kadence_spark.pipeline.frames import (
@@ -167,6 +168,7 @@ class Run:
         with Lock(self._checkpoint, self._pipeline.name), told_simply(self._environment):
             columns = self._check_plan()
             self._check_clusters()
+            self._check_places()
             if self._asked.is_set():
                 self._end("stopped")
                 return self.progress
@@ -211,12 +213,21 @@ class Run:
         return rows(judged_rows(decoded(empty, self._pipeline), self._pipeline), ROWS).schema
 
     def _check_clusters(self) -> None:
-        """Check that a sink with servers of its own does not write to the source's cluster under other names."""
+        """Check that no output is a topic that the pipeline reads, under another address of the cluster."""
         source = parse_source(self._options, streaming=True)
         for output in (self._pipeline.sink, self._pipeline.dead_letters):
-            if output is not None and output.topic is not None and output.servers is not None:
+            if output is not None and output.topic is not None:
                 options = parse_sink(topic_options(output, self._options, self._environment))
-                check_clusters(source, options.client, self._environment.fill(output.topic))
+                check_clusters(source, options.client, options.topic or "")
+
+    def _check_places(self) -> None:
+        """Check that the outputs belong to this checkpoint. The first dead letter record may be far away."""
+        query = query_id(self._files, self._checkpoint)
+        if self._dead is not None:
+            self._dead.begin(query)
+        if self._aggregation is not None:
+            query = query_id(self._files, f"{self._checkpoint}/kadence/aggregate")
+        self._sink.begin(query)
 
     def _stop_aggregation(self) -> None:
         if self._aggregation is not None:
@@ -308,7 +319,8 @@ class Run:
 
     def _write(self, source: DataFrame, number: int) -> Batch:
         began = time.monotonic()
-        query = json.loads((self._files.read(f"{self._checkpoint}/metadata") or "{}").splitlines()[-1])["id"]
+        query = query_id(self._files, self._checkpoint)
+        assert query is not None  # Spark writes it before the first batch
         if self._dead is None and self._aggregation is None:
             counts = self._write_rows(source, number, query)
             written = counts["rows"] - counts["dropped"]
@@ -359,15 +371,18 @@ def check_plan(empty: DataFrame, pipeline: Pipeline) -> DataFrame:
     """
     from pyspark.errors import AnalysisException, ParseException
 
+    zone = str(empty.sparkSession.conf.get("spark.sql.session.timeZone"))
     try:
         records = decoded(empty, pipeline)
         made = judged_rows(records, pipeline)
         if pipeline.dead_letters is not None:
-            letters(undecodable(records), made, pipeline, "").schema  # noqa: B018 - asking for the schema analyses it
+            dead = letters(undecodable(records), made, pipeline, "").schema
+            check_columns(dead, pipeline.dead_letters, "dead_letters", zone)
         if pipeline.aggregate is not None:
-            return check_groups(empty.sparkSession, rows(made, ROWS).schema, pipeline)
-        result = rows(made, pipeline.sink)
-        result.schema  # noqa: B018 - see above
+            result = check_groups(empty.sparkSession, rows(made, ROWS).schema, pipeline)
+        else:
+            result = rows(made, pipeline.sink)
+        check_columns(result.schema, pipeline.sink, "sink", zone)
     except (AnalysisException, ParseException) as problem:
         raise ConfigError(reason(problem)) from None
     return result

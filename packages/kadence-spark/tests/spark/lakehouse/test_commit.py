@@ -75,9 +75,32 @@ def test_a_repeated_batch_is_added_once_and_its_new_files_go() -> None:
     assert commit(store, ["a"], Stamp("q", 0))
     assert commit(store, ["b"], Stamp("q", 1))
     assert not commit(store, ["b again"], Stamp("q", 1))
-    assert not commit(store, ["a again"], Stamp("q", 0))
     assert store.files == ["a", "b"]
-    assert store.removed == ["b again", "a again"]
+    assert store.removed == ["b again"]
+
+
+def test_a_checkpoint_that_is_older_than_the_table_loses_no_rows_silently() -> None:
+    """As from a backup. Its next batch has all records since then, and a number that the table has."""
+    store = Store()
+    assert commit(store, ["a"], Stamp("q", 0))
+    assert commit(store, ["b"], Stamp("q", 1))
+    with pytest.raises(
+        IllegalStateError, match=r"has batch 1 of q already, and this one is batch 0: .* rows would be lost"
+    ):
+        commit(store, ["a and c"], Stamp("q", 0))
+    assert (store.files, store.removed) == (["a", "b"], ["a and c"])
+
+
+def test_a_driver_that_was_taken_for_dead_and_is_overtaken_adds_nothing() -> None:
+    """The batch is there: another driver went on behind it."""
+
+    def went_on(store: Store) -> None:
+        store.add(["theirs"], Stamp("q", 0))
+        store.add(["next"], Stamp("q", 1))
+
+    store = Store(meanwhile=[went_on])
+    assert not commit(store, ["ours"], Stamp("q", 0))
+    assert store.files == ["theirs", "next"]
 
 
 def test_each_writer_has_numbers_of_its_own() -> None:

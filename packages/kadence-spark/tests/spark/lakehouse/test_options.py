@@ -54,6 +54,7 @@ def test_a_stream_has_options_of_spark_beside_its_own() -> None:
             "unknown option 'mergeschem': did you mean 'mergeSchema'",
         ),
         ("delta", {"path": "t", "zzz": "true"}, "known are path, partitionBy"),
+        ("delta", {"path": "t", "partitionBy": "a, b,a"}, "option partitionBy names a twice"),
         ("delta", {"path": "t", "mergeSchema": "yes"}, "'yes' is not true or false"),
         ("delta", {"path": "t", "txnAppId": "a"}, "go together"),
         ("delta", {"path": "t", "txnAppId": "a", "txnVersion": "-1"}, "'-1' is not a number"),

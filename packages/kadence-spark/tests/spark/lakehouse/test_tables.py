@@ -13,6 +13,7 @@ from threading import Barrier
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.spark.lakehouse.conftest import Lake, needs
 
@@ -194,6 +195,67 @@ def test_readers_may_trust_the_bounds_of_files(lake: Lake) -> None:
             assert lake.table.scan(row_filter=condition).to_arrow()["id"].to_pylist() == [1]
 
 
+@pytest.mark.parametrize("price", ["0.00000001", "-0.00000001", "0.0001", "0", "1234.00000001"])
+def test_a_delta_reader_finds_small_decimals(tmp_path: Path, price: str) -> None:
+    """JSON writes 0.00001 as 1e-05. In a decimal's bound deltalake reads that as null, and leaves the file out."""
+    import pyarrow.dataset as ds
+
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    prices = pa.array([Decimal(price)], pa.decimal128(12, 8))
+    lake.add(pa.table({"price": prices}))
+    table = lake.table.to_pyarrow_dataset()
+    for condition in (ds.field("price") == prices[0], ds.field("price") <= prices[0]):
+        assert table.to_table(filter=condition)["price"] == pa.chunked_array([prices])
+    far = pa.scalar(Decimal(9000), pa.decimal128(12, 8))
+    assert not table.to_table(filter=ds.field("price") > far).num_rows
+
+
+@pytest.mark.parametrize("measures", [[0.0, -0.0], [-0.0, 0.0], [0.0], [-0.0]], ids=str)
+@pytest.mark.parametrize("kind", [pa.float32(), pa.float64()], ids=str)
+def test_a_delta_reader_finds_zeros_of_both_signs(
+    tmp_path: Path, measures: list[float], kind: pa.DataType
+) -> None:
+    """Arrow takes one of them for both bounds, and DataFusion orders them."""
+    needs("deltalake")
+    import deltalake
+
+    lake = Lake("delta", tmp_path)
+    lake.add(pa.table({"measure": pa.array(measures, kind)}))
+    (bounds,) = lake.table.get_add_actions(flatten=True).to_struct_array().to_pylist()
+    assert str((bounds["min.measure"], bounds["max.measure"])) == "(-0.0, 0.0)"
+    found = deltalake.QueryBuilder().register("t", lake.table)
+    (count,) = pa.table(found.execute("SELECT count(*) AS n FROM t WHERE measure <= 0").read_all())["n"]
+    assert count.as_py() == len(measures)
+
+
+def test_a_relative_path_is_one_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of a cluster has a directory of its own: its files would not be those that the table names."""
+    needs("deltalake")
+    for name in ("driver", "worker"):
+        (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / "driver")
+    lake = Lake("delta", Path())
+    assert lake.options["path"] == "table"
+    writer = lake._library.prepared(lake.parsed(), ROWS.schema)
+    monkeypatch.chdir(tmp_path / "worker")
+    files = write_rows(iter(ROWS.to_batches()), writer)
+    monkeypatch.chdir(tmp_path / "driver")
+    lake.commit(files)
+    assert len(lake.rows()) == 3
+    assert not list((tmp_path / "worker").iterdir())
+
+
+@pytest.mark.parametrize("days", [2**30, -800_000])
+def test_a_date_beyond_the_calendar_partitions_no_delta_table(tmp_path: Path, days: int) -> None:
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    far = pa.table({"id": [1, 2], "day": pa.array([0, days], pa.int32()).cast(pa.date32())})
+    with pytest.raises(SerializationError, match="is before the year 1 or after 9999"):
+        lake.add(far, partitionBy="day")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 def test_columns_that_the_table_lacks(lake: Lake) -> None:
     lake.add(ROWS, Stamp("q", 0))
     wider = ROWS.append_column("zip", pa.array(["53111", "50667", None]))
@@ -243,6 +305,39 @@ def test_nested_fields_that_come_go_move_and_grow(lake: Lake) -> None:
         assert row["addr"] == value
         assert row["all"] == [value, None]
         assert dict(row["by"]) == {"k": value}
+
+
+@pytest.mark.parametrize("size", [8, 300])
+def test_nulls_and_what_is_empty_stay_apart(lake: Lake, size: int) -> None:
+    """PyIceberg 0.12 by itself writes [] for a null list of structs, and {} for a null map to them."""
+    inner = pa.struct([("a", pa.int64()), ("more", pa.list_(pa.struct([("b", pa.string())])))])
+    kinds = {
+        "id": pa.int64(),
+        "all": pa.list_(inner),
+        "by": pa.map_(pa.string(), inner),
+        "deep": pa.struct([("all", pa.list_(inner)), ("by", pa.map_(pa.string(), pa.list_(inner)))]),
+    }
+    values: list[Any] = [
+        None,
+        [],
+        [None],
+        [{"a": 1, "more": None}],
+        [{"a": None, "more": []}, None],
+        [{"a": 2, "more": [None]}],
+        [{"a": 3, "more": [{"b": None}, {"b": "x"}]}],
+    ]
+    rows = []
+    for number in range(size):
+        value, other = values[number % 7], values[number * 3 % 7]
+        pairs = None if value is None else [(str(place), each) for place, each in enumerate(value)]
+        deep = None if number % 5 == 0 else {"all": other, "by": None if number % 3 else [("k", value)]}
+        rows.append({"id": number, "all": value, "by": pairs, "deep": deep})
+    whole = pa.Table.from_pylist(rows, schema=pa.schema(kinds))
+    lake.add(whole.slice(0, 3))
+    lake.add(pa.concat_tables([whole.slice(3, 2), whole.slice(5)]))
+    files = [pq.read_table(path, partitioning=None) for path in lake.paths()]
+    found = pa.concat_tables(each.cast(whole.schema) for each in files).sort_by("id")
+    assert found.to_pylist() == whole.to_pylist()
 
 
 def test_types_that_grow(lake: Lake) -> None:

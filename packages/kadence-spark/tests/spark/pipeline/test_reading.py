@@ -254,6 +254,32 @@ def test_topics_with_variables_and_servers_of_one_cluster(dead: str) -> None:
     )
 
 
+@pytest.mark.parametrize("servers", ["servers", "kafka.bootstrap.servers"])
+def test_the_servers_of_a_topic_are_a_key_or_an_option(servers: str) -> None:
+    """The same name on another cluster is another topic."""
+    text = instead('path = "table"\noptions = { compression = "zstd" }', 'topic = "numbers"').replace(
+        'topic = "numbers"', f'topic = "numbers"\n{servers} = "SERVERS"'
+    )
+    assert mistakes(text.replace("SERVERS", "other:9092")) == []
+    (told,) = mistakes(text.replace("SERVERS", "broker:9092"))
+    assert told.endswith("sink.topic: the pipeline reads the topic 'numbers': it would read what it writes")
+    both = text.replace('path = "letters"', f'topic = "numbers"\n{servers} = "SERVERS"')
+    (told,) = mistakes(both.replace("SERVERS", "other:9092"))
+    assert "dead_letters.topic: is the sink's own" in told
+
+
+def test_blanks_around_a_place_are_no_part_of_it() -> None:
+    """The writers of topics, Delta and Iceberg leave them out."""
+    sink = 'path = "table"\noptions = { compression = "zstd" }'
+    (told,) = mistakes(instead(sink, 'topic = " numbers"'))
+    assert told.endswith("sink.topic: the pipeline reads the topic 'numbers': it would read what it writes")
+    for one, other in (("topic = 'out'", "topic = 'out '"), ("path = '/t'", "path = ' /t'")):
+        form = "format = 'kadence-delta'\n" if "path" in one else ""
+        text = instead(sink, form + one).replace('path = "letters"', form + other)
+        (told,) = mistakes(text)
+        assert ": is the sink's own" in told
+
+
 @pytest.mark.parametrize("place", ["s3a://bucket/x/../table", "s3a://bucket/table/", "s3a://bucket//table"])
 def test_places_of_other_file_systems(place: str) -> None:
     text = instead('path = "table"', 'path = "s3a://bucket/table"')

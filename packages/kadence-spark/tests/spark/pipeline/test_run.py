@@ -400,7 +400,7 @@ def test_what_ends_a_run(spark: SparkSession, cluster: Cluster, file: File, tmp_
 
     # Another checkpoint counts its batches from 0 again: it would overwrite them.
     elsewhere = replace(relaxed, checkpoint=f"{tmp_path}/other")
-    with pytest.raises(PipelineError, match=r"^/.*was written under another checkpoint"):
+    with pytest.raises(IllegalStateError, match=r"^/.*was written under another checkpoint"):
         Run(elsewhere, file.environment, spark).run()
     assert ids(spark, tmp_path) == list(range(10))
 
@@ -494,7 +494,7 @@ def test_files_through_spark(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_an_exchange_of_directories_is_finished_after_a_crash(tmp_path: Path) -> None:
-    from kadence_spark.pipeline.replace import recover
+    from kadence_spark.pipeline.directory import recover
 
     files = LocalFiles()
     for name in ("batch=0", "batch=1", "_replay/new/batch=1", "_replay/new/batch=-1"):
