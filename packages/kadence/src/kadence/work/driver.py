@@ -118,6 +118,7 @@ class Insides(Reading, Protocol):
     def end(
         self, listener: Any, committed: Mapping[TopicPartition, ReadOffset], *, is_put_back: bool
     ) -> Totals: ...
+    def abandon(self) -> None: ...
 
 
 class _Producer:

@@ -163,7 +163,7 @@ class ClientCore(abc.ABC):
 
     def end_work(self, inside: Insides) -> None:
         """`process` has ended in whatever way, such as by a second Ctrl-C. ``inside``: what `inside` gave it."""
-        del inside
+        inside.abandon()
 
     # ------------------------------------------------------------ the end
 

@@ -59,6 +59,10 @@ class Inside:
         self._run = run
         self._producers = producers
         self._seen: tuple[int, object] = (-1, None)
+        self._desk: Desk | None = None
+        self._is_under_way = False
+        """Whether `begin` has come to its end, and polls of `process` may take records."""
+        self._theirs: Any = None
         self._before: frozenset[str] | None = None
         self._meanwhile: frozenset[str] | None = None
 
@@ -262,12 +266,15 @@ class Inside:
         core = self._core
         if core.polls.is_working:
             raise ConcurrentAccessError("process() of this consumer is under way already")
+        # First: Ctrl-C may come after any of the others.
+        self._theirs, self._desk = core.listener, desk
         core.polls.is_working = core.commits.is_for_work = core.commits.has_worked = True
         core.commits.is_automatic = False
         core.polls.take_bytes()
         if core.work is None:
             core.work = Meters()
         core.work.begin(desk, workers)
+        self._is_under_way = True
 
     def end(
         self, listener: Any, committed: Mapping[TopicPartition, ReadOffset], *, is_put_back: bool
@@ -288,4 +295,11 @@ class Inside:
             core.commits.is_automatic = core.config.auto_commit and is_put_back
             core.exchange.nudged = False
             core.polls.decode()
+        self._desk, self._is_under_way = None, False
         return totals
+
+    def abandon(self) -> None:
+        """Be as after `end`, if Ctrl-C has kept `process` from that."""
+        if self._desk is not None and not self._desk.here.is_left:
+            # Polls of `process` may have taken more than was done.
+            self.end(self._theirs, {}, is_put_back=not self._is_under_way)

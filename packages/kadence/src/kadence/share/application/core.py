@@ -29,7 +29,6 @@ from kadence.types import TopicPartition
 if TYPE_CHECKING:
     from kadence.client.aside import Aside
     from kadence.consumer.fetch.dead_letters import DeadLetters, LetterProducers
-    from kadence.share.application.inside import ShareInside
     from kadence.work.driver import Insides
 
 __all__ = ["ShareCore"]
@@ -140,9 +139,6 @@ class ShareCore(ClientCore):
         self.results.refuse_inside("process()")
         # It has what a queue needs of an inside: no positions, and no commits of them.
         return cast("Insides", ShareInside(self, run, producers, aside))
-
-    def end_work(self, inside: Insides) -> None:
-        cast("ShareInside", inside).abandon()
 
     def wall_offset_ms(self) -> int:
         """What makes ms since 1970 of the clock's time."""
