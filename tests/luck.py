@@ -20,7 +20,10 @@ ROUND: Final = int(os.environ.get("KADENCE_SOAK") or 0)
 
 SOAKING: Final = bool(ROUND)
 
-_MORE: Final = 5
+_EXAMPLES: Final = 50
+"""Of a property test that names no number."""
+
+_MORE: Final = 10
 """How many times as many seeds and examples a round of `make soak` takes."""
 
 # How long an example takes is the machine's business: no test fails for that.
@@ -34,8 +37,8 @@ _COMMON: Final[dict[str, Any]] = {
 
 def prepare() -> None:
     """Set up Hypothesis; before the first test module is imported, since each `given` takes what holds then."""
-    settings.register_profile("test", derandomize=True, **_COMMON)
-    settings.register_profile("soak", derandomize=False, max_examples=100 * _MORE, **_COMMON)
+    settings.register_profile("test", derandomize=True, max_examples=_EXAMPLES, **_COMMON)
+    settings.register_profile("soak", derandomize=False, max_examples=_EXAMPLES * _MORE, **_COMMON)
     settings.load_profile("soak" if SOAKING else "test")
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.ground import Ground
     from harness.plan import Line, Options, Outcome, Plan
 
+pytestmark = pytest.mark.heavy
+
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 RECORDS = 100_000
 """More than a client fetches ahead: the first poll, of whatever size, is not timed."""

@@ -19,7 +19,7 @@ class Target:
         check: raises if the bytes had an effect that they must not have. Returns what was made of them: None for
             nothing, or the error that refused them.
         allocation: bytes that Python may allocate for one byte of input, and before the first; None: not measured.
-        share: how many of a million mutations of `make attack` are of this target. `make test` tries a tenth.
+        share: how many of a million mutations of `make attack` are of this target. `make test` tries a twentieth.
         memory: MiB by which the process that tries them may grow.
     """
 

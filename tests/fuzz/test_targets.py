@@ -49,7 +49,7 @@ def test_good_inputs(target: Target) -> None:
 def test_mutations(target: Target, seed: int) -> None:
     if not inputs(target):
         pytest.skip("what it is for was not built")
-    attack(target, seed * target.share, target.share // 10)
+    attack(target, seed * target.share, target.share // 20)
 
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

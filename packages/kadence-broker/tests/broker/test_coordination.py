@@ -437,7 +437,7 @@ def test_what_follows_a_torn_snapshot_is_loaded(stage: Stage, monkeypatch: pytes
 
 
 @pytest.mark.chance
-@examples(30)
+@examples(15)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(["commit", "pend", "end", "abort", "rewrite"]), st.integers(0, 5)),

@@ -129,7 +129,7 @@ def test_a_session_that_ends_leaves_nothing_behind(stage: Stage) -> None:
     assert not any(each.resting for each in partitions)
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_no_answer_is_another_because_partitions_rest(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = []
     for rests in (True, False):

@@ -338,7 +338,7 @@ def at_rest(group: ClassicGroup) -> Any:
 
 
 TestGroupMachine = GroupMachine.TestCase
-TestGroupMachine.settings = examples(80, stateful_step_count=30)
+TestGroupMachine.settings = examples(40, stateful_step_count=30)
 
 
 def test_the_table_of_states_is_closed_and_dead_is_the_end() -> None:

@@ -130,7 +130,7 @@ class OffsetMachine(RuleBasedStateMachine):
 
 
 TestOffsetMachine = OffsetMachine.TestCase
-TestOffsetMachine.settings = examples(60, stateful_step_count=25)
+TestOffsetMachine.settings = examples(30, stateful_step_count=25)
 
 
 def committed(world: World, *, require_stable: bool = False) -> tuple[int, int]:

@@ -382,7 +382,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.chance
-@examples(60)
+@examples(30)
 @given(steps=STEPS, holds_markers=st.booleans())
 def test_replaying_what_was_stored_gives_the_same_state(
     steps: list[tuple[str, int]], *, holds_markers: bool

@@ -546,7 +546,7 @@ def _odd_types(draw: st.DrawFn, depth: int = 2) -> Any:
 _DEFAULT = st.sampled_from([None, 1, 2.5, "a", "\u0100", [], {}, {"v": 1}, True, [1], 2**80])
 
 
-@examples(150)
+@examples(75)
 @given(_odd_types(), _odd_types(), _DEFAULT, st.binary(max_size=12))
 def test_odd_schemas_are_refused_in_our_own_words(mine: Any, theirs: Any, default: Any, data: bytes) -> None:
     """Whatever a registry has: a ConfigError of the schema, or a bad record."""

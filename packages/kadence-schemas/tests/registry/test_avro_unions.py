@@ -268,7 +268,7 @@ def _is_underlying(union: list[Any], value: Any, found: Any) -> bool:
     return "bytes" not in union if isinstance(value, bytes) else str(found) == value and "string" not in union
 
 
-@examples(300)
+@examples(150)
 @given(_UNIONS, st.one_of(*_VALUES.values()))
 def test_a_value_is_read_as_it_was_or_is_refused(
     client: SchemaRegistryClient, union: list[Any], value: Any

@@ -265,7 +265,7 @@ def _reads_in_our_words(
             assert len(made.column) == 2
 
 
-@examples(60)
+@examples(30)
 @given(_files(), st.binary(max_size=12), st.sampled_from([b"\0", b"", b"\2\2", b"\4\0\0", b"\2\x0c"]))
 def test_odd_protobuf_is_refused_in_our_own_words(
     registry: RegistryServer, schema: str, data: bytes, place: bytes
@@ -273,7 +273,7 @@ def test_odd_protobuf_is_refused_in_our_own_words(
     _reads_in_our_words(registry, "PROTOBUF", schema, place + data, ProtobufDeserializer)
 
 
-@examples(60)
+@examples(30)
 @given(_JSON, st.one_of(_JSON.map(lambda value: json.dumps(value).encode()), st.binary(max_size=8)))
 def test_odd_json_schemas_are_refused_in_our_own_words(
     registry: RegistryServer, schema: Any, data: bytes
@@ -282,7 +282,7 @@ def test_odd_json_schemas_are_refused_in_our_own_words(
     _reads_in_our_words(registry, "JSON", json.dumps(schema), data, JsonSchemaDeserializer)
 
 
-@examples(30)
+@examples(15)
 @given(_JSON, st.binary(max_size=8))
 def test_schemas_of_another_kind_are_refused_in_our_own_words(
     registry: RegistryServer, schema: Any, data: bytes

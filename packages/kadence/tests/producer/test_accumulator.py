@@ -231,7 +231,7 @@ def test_all_that_is_undecided_is_lost() -> None:
     assert repr(accumulator) == "<Accumulator 0 batches, 0 of 10000 bytes, 0 partitions waiting>"
 
 
-@pytest.mark.parametrize("seed", seeds(30))
+@pytest.mark.parametrize("seed", seeds(15))
 def test_what_is_ready_is_kept_as_it_changes_and_not_looked_for(seed: int) -> None:
     """`ready` and `next_ready` say what a walk over all that waits would."""
     chance = random.Random(seed)

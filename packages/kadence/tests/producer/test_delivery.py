@@ -177,7 +177,7 @@ class Play:
         raise AssertionError(f"it never came to an end: {self.world.sender!r}")
 
 
-@examples(120)
+@examples(60)
 @given(steps)
 def test_exactly_once_in_order(script: list[tuple[str, int]]) -> None:
     play = Play()
@@ -190,7 +190,7 @@ def test_exactly_once_in_order(script: list[tuple[str, int]]) -> None:
     assert play.world.accumulator.used_bytes == 0
 
 
-@examples(120)
+@examples(60)
 @given(steps, st.integers(5, 60))
 def test_with_batches_that_fail_the_rest_is_still_exactly_once_in_order(
     script: list[tuple[str, int]], fail_every: int
@@ -271,7 +271,7 @@ class TransactionalPlay(Play):
         raise AssertionError(f"it never came to an end: {self.world.sender!r}")
 
 
-@examples(120)
+@examples(60)
 @given(transactional_steps, st.sampled_from([1, 2]))
 def test_transactions_are_whole_and_end_as_was_asked(script: list[tuple[str, int]], version: int) -> None:
     """What passes by itself aborts no transaction, and readers of committed records see each of them once, in order."""
@@ -302,7 +302,7 @@ class RefusedPlay(TransactionalPlay):
         super().finish()
 
 
-@examples(120)
+@examples(60)
 @given(
     transactional_steps,
     st.integers(5, 60),

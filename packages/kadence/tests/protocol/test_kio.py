@@ -109,7 +109,7 @@ def _to_kio(kind: str | None, hint: Any, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
-@examples(3)
+@examples(2)
 @given(data=st.data())
 def test_bytes_equal_kios_both_ways(case: Case, data: st.DataObject) -> None:
     message = data.draw(messages(case, LIMITS))

@@ -157,7 +157,7 @@ def test_records_may_be_any_buffer() -> None:
     assert len(frames) == 1
 
 
-@examples(200)
+@examples(100)
 @given(case=st.sampled_from(REQUEST_CASES), data=st.data(), seed=st.integers(0, 2**32))
 def test_a_broker_survives_mutated_requests(case: Case, data: st.DataObject, seed: int) -> None:
     frame = registry.encode_request(data.draw(messages(case)), case.version, 1, "client")

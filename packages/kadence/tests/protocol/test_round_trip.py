@@ -32,7 +32,7 @@ def test_defaults_fit_every_version(case: Case) -> None:
     assert decode(case.python, case.version, encode(message, case.version)) == message
 
 
-@examples(60)
+@examples(30)
 @given(case=st.sampled_from(cases()), data=st.data())
 def test_no_message_reads_from_less_than_its_bytes(case: Case, data: st.DataObject) -> None:
     written = encode(data.draw(messages(case)), case.version)
@@ -41,7 +41,7 @@ def test_no_message_reads_from_less_than_its_bytes(case: Case, data: st.DataObje
             decode(case.python, case.version, written[:size])
 
 
-@examples(120)
+@examples(60)
 @given(case=st.sampled_from(cases()), data=st.data(), seed=st.integers(0, 2**32))
 def test_mutated_bytes_raise_wire_errors_only(case: Case, data: st.DataObject, seed: int) -> None:
     written = encode(data.draw(messages(case)), case.version)

@@ -32,7 +32,7 @@ records = st.lists(st.tuples(times, data, data, headers), min_size=1, max_size=8
 
 
 @given(records)
-@examples(150)
+@examples(75)
 def test_records_are_the_bytes_that_one_writes_by_hand(given_records: list[tuple[Any, ...]]) -> None:
     encoder = RecordEncoder()
     base = given_records[0][0]
@@ -171,7 +171,7 @@ def test_nothing_to_build_and_unknown_codecs() -> None:
 
 
 @given(data, data, headers)
-@examples(60)
+@examples(30)
 def test_the_bound_of_a_record_holds_and_is_tight(
     key: bytes | None, value: bytes | None, pairs: list[tuple[str, bytes | None]]
 ) -> None:

@@ -50,7 +50,7 @@ def partitions(draw: st.DrawFn) -> bytes:
 
 
 @given(partitions(), st.lists(st.integers(1, 9), min_size=1, max_size=4), st.booleans())
-@examples(70)
+@examples(35)
 def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> None:
     first = int.from_bytes(data[:8], "big")
     options: dict[str, Any] = {"aborted": [(5, first)]} if read_committed else {}
@@ -60,7 +60,7 @@ def test_random_batches(data: bytes, steps: list[int], read_committed: bool) -> 
 
 
 @given(partitions(), st.integers(1, 400))
-@examples(60)
+@examples(30)
 def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
     def pieces(kind: Any) -> list[Any]:
         reader = kind(data, "t", 1, 0)
@@ -73,7 +73,7 @@ def test_bound_in_bytes(data: bytes, max_bytes: int) -> None:
 
 
 @given(partitions(), st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), min_size=1, max_size=5))
-@examples(120)
+@examples(60)
 def test_damaged_batches(data: bytes, damage: list[tuple[int, int]]) -> None:
     """Without checksums every lie reaches the parsers: both refuse the same ones, after the same records."""
     broken = bytearray(data)
@@ -91,12 +91,12 @@ def test_damage_in_a_batch_that_a_cursor_goes_on_to_by_itself() -> None:
 
 
 @given(st.binary(max_size=60), st.integers(0, 6), st.integers(0, 2**31 - 1))
-@examples(200)
+@examples(100)
 def test_noise_in_place_of_records(noise: bytes, count: int, last_delta: int) -> None:
     both(batch(noise, count, last_delta=last_delta), 0, [2], strict=True)
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_damage_inside_one_record(seed: int) -> None:
     """Every byte of a small batch's records set to many values: what the random search may miss."""
     dice = random.Random(seed)

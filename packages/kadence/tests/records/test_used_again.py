@@ -21,7 +21,7 @@ def taken(rows: Rows) -> list[object]:
     return list(FetchedRecords(data, "t", 0, 0).take())
 
 
-@examples(100)
+@examples(50)
 @given(polls, st.integers(0, 7))
 def test_contents_are_right_whatever_was_there_before(polls: list[Rows], kept: int) -> None:
     """Some values outlive their records, and some records outlive the poll that follows."""

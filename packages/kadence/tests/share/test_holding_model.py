@@ -221,7 +221,7 @@ class Run:
         assert spans == ({TopicPartition("jobs", 0): range(min(open_), max(open_) + 1)} if open_ else {})
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_what_is_held_is_what_was_given_and_not_sent(seed: int) -> None:
     run = Run(seed)
     for _ in range(STEPS):

@@ -155,8 +155,14 @@ class Story:
 POLLS = {"records": by_records, "rows": by_rows, "iteration": by_iteration}
 
 
-@pytest.mark.parametrize("by", POLLS)
-@pytest.mark.parametrize("settings", [{}, EXPLICIT], ids=["implicit", "explicit"])
+@pytest.mark.parametrize(
+    ("by", "settings"),
+    [
+        pytest.param(by, settings, id=f"{by}-{mode}", marks=[pytest.mark.heavy] * (mode != in_short))
+        for by, in_short in {"records": "implicit", "rows": "explicit", "iteration": "implicit"}.items()
+        for mode, settings in {"implicit": {}, "explicit": EXPLICIT}.items()
+    ],
+)
 def test_c7_ctrl_c_once_or_twice_at_any_line_of_a_poll_loses_nothing_and_says_nothing_twice(
     make: Callable[..., Made], by: str, settings: dict[str, Any]
 ) -> None:
@@ -285,8 +291,8 @@ def test_ctrl_c_at_any_line_of_process_leaves_no_record_without_an_outcome(
 ) -> None:
     at, happened = 0, True
     while happened and at < MOST_LINES:
-        # Of its lines each third, as a round takes a thread.
-        at += 3
+        # Of its lines each fifth, as a round takes a thread.
+        at += 5
         consumer, network = make()
         network.gathers = True
         # Time flies.

@@ -284,7 +284,7 @@ class Story:
         return all(each.state in ("accepted", "rejected") for log in self.broker.logs for each in log)
 
 
-@pytest.mark.parametrize("seed", seeds(8))
+@pytest.mark.parametrize("seed", seeds(4))
 @pytest.mark.parametrize("renews", [True, False])
 def test_whatever_happens_all_is_accepted_in_the_end(seed: int, renews: bool) -> None:
     story = Story(seed, share_lock_renewal=renews)

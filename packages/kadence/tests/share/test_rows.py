@@ -90,7 +90,7 @@ def random_fetch(network: HandNetwork, chance: random.Random, first: int) -> int
     return at
 
 
-@pytest.mark.parametrize("seed", seeds(20))
+@pytest.mark.parametrize("seed", seeds(10))
 def test_tables_have_what_records_have(make: Callable[..., Made], seed: int) -> None:
     found: list[tuple[list[Any], list[Any]]] = []
     for explicit in (True, False):

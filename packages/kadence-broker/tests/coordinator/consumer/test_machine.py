@@ -135,7 +135,7 @@ class Machine:
             assert group is None or isinstance(group, ClassicGroup)
 
 
-@examples(150)
+@examples(75)
 @given(steps_)
 def test_replaying_the_records_makes_the_same_group(steps: list[tuple[str, str, int]]) -> None:
     machine = Machine()

@@ -122,7 +122,7 @@ def test_more_may_have_to_go_while_something_goes() -> None:
 numbers_ = st.frozensets(st.integers(0, 5))
 
 
-@examples(200)
+@examples(100)
 @given(st.lists(st.tuples(numbers_, numbers_, st.booleans()), min_size=1, max_size=12))
 def test_two_members_never_have_one_partition(
     steps: list[tuple[frozenset[int], frozenset[int], bool]],

@@ -121,7 +121,7 @@ class Machine:
         self.world.check_replay()
 
 
-@examples(60)
+@examples(30)
 @given(steps=steps_)
 def test_any_requests_in_any_order(steps: list[tuple[str, str, int]]) -> None:
     machine = Machine()

@@ -21,12 +21,12 @@ from kadence_testing.simulation import SimulationError
 from kadence_testing.simulation.producer import SimulatedProducer
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_every_record_ends_in_one_way_whatever_happens(seed: int) -> None:
     WorkStory(seed).run()
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_in_transactions_every_record_leads_to_one_thing(seed: int) -> None:
     WorkStory(seed, transactional=True).run()
 

@@ -113,7 +113,7 @@ _damaged = st.builds(
 )
 
 
-@examples(40)
+@examples(20)
 @given(st.lists(_rows, max_size=12), st.lists(st.binary(max_size=12) | _damaged, max_size=12), st.randoms())
 def test_both_decoders_read_the_same_and_bad_ones_stay_alone(
     rows: list[dict[str, Any]], junk: list[bytes], luck: random.Random

@@ -77,7 +77,7 @@ def _damaged(draw: st.DrawFn) -> bytes:
     return bytes(document)
 
 
-@examples(150)
+@examples(75)
 @given(st.lists(_documents | _damaged(), min_size=1, max_size=20))
 @example([b'{"f":1.00000017881393432617187500001}'])
 @example([b'{"x":123456789012345678}', b'{"x":1e23}', b'{"x":0.1e-22}', b'{"x":4.9e-324}', b'{"x":-0}'])

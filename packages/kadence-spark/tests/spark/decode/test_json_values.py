@@ -116,7 +116,7 @@ _nasty = st.sampled_from(
 )
 
 
-@examples(40)
+@examples(20)
 @given(
     st.lists(
         _good | _nasty | st.builds(lambda text, at: text[: at % len(text)], _good, st.integers(0)),
@@ -137,7 +137,7 @@ def test_each_row_is_what_its_record_is_alone(values: list[bytes | None]) -> Non
         assert (row in decoded.bad) == (0 in alone[value].bad)
 
 
-@examples(50)
+@examples(25)
 @given(st.lists(_good, min_size=1, max_size=30))
 def test_good_documents_are_what_python_reads(values: list[bytes]) -> None:
     rows, bad = decode(*values)
@@ -148,7 +148,7 @@ def test_good_documents_are_what_python_reads(values: list[bytes]) -> None:
             assert row[name] == document.get(name)
 
 
-@examples(50)
+@examples(25)
 @given(st.lists(_documents, min_size=1, max_size=10))
 def test_both_decoders_agree_on_what_the_fast_one_takes(documents: list[dict[str, Any]]) -> None:
     values = pa.array([json.dumps(document).encode() for document in documents], pa.binary())

@@ -98,7 +98,7 @@ LONG_TAG = re.compile(rb"[\x80-\xff]{4}[\x10-\x7f]")
 """A field's number above 32 bits. Python's runtime refuses it; ptars takes its low bits."""
 
 
-@examples(60)
+@examples(30)
 @given(
     st.lists(
         st.binary(max_size=12) | st.builds(lambda at, n: sale(n)[:at], st.integers(0, 40), st.integers(0, 9)),

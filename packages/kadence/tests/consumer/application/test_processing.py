@@ -64,7 +64,7 @@ def test_a5_a_hundredfold_jump_keeps_every_round_inside_the_bound_and_the_next_o
     assert found[-1][0] == pytest.approx(12, abs=1)
 
 
-@examples(300)
+@examples(150)
 @given(
     bound_ms=st.integers(10_000, 300_000),
     cheap_us=st.integers(1, 100_000),

@@ -141,7 +141,7 @@ def test_agreement_after_two_rounds_whoever_owns_what(seed: int) -> None:
 
 
 @given(counts_, st.dictionaries(st.sampled_from(["m1", "m2", "m3", "m4"]), topics_, min_size=1, max_size=4))
-@examples(60)
+@examples(30)
 def test_as_even_as_subscriptions_permit(counts: dict[str, int], members: dict[str, frozenset[str]]) -> None:
     """No single chain of moves can make it more even: compared with exhaustive search over loads."""
     counts = {topic: min(count, 3) for topic, count in counts.items()}

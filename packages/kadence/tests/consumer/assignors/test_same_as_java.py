@@ -28,7 +28,7 @@ from kadence.types import TopicPartition
 from kadence_testing.kafka import kafka_jars
 
 JAVA = "org.apache.kafka.clients.consumer"
-SEEDS = seeds(25)
+SEEDS = seeds(12)
 Members = dict[str, MemberSubscription]
 
 
@@ -170,7 +170,7 @@ def test_range_and_roundrobin_are_kafkas(jvm: Jvm, ours: Any, theirs: str, seed:
     assert {m: sorted(given) for m, given in ours.assign(counts, members).items()} == expected
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_kip_881_range_with_racks_is_kafkas(jvm: Jvm, seed: int) -> None:
     topics, members = scattered(random.Random(seed))
     expected = {m: sorted(given) for m, given in jvm.assign_near("RangeAssignor", topics, members).items()}

@@ -219,7 +219,7 @@ steps = st.one_of(
 
 
 @pytest.mark.parametrize("policy", ["raise", "skip", "dead-letter"])
-@examples(150)
+@examples(75)
 @given(bad=st.sets(places, max_size=12), batch=st.integers(1, 12), script=st.lists(steps, max_size=25))
 def test_every_good_record_once_in_order_and_positions_that_never_lie(
     policy: str, bad: set[tuple[int, int]], batch: int, script: list[tuple[str, Any]]

@@ -153,7 +153,7 @@ scripts = st.lists(
 )
 
 
-@examples(120)
+@examples(60)
 @given(
     fetches=partitions,
     script=scripts,

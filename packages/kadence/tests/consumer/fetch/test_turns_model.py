@@ -200,7 +200,7 @@ actions = st.one_of(
 )
 
 
-@examples(150)
+@examples(75)
 @given(
     batch=st.sampled_from([1, 3, 10, 40, 200]), fetch=st.integers(1, 4), script=st.lists(actions, max_size=25)
 )

@@ -165,7 +165,7 @@ class Play:
             self.world.listed(request, 0 if part.timestamp == -2 else len(self.truth.log))
 
 
-@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_kip320_in_the_end_every_record_of_the_log_was_given(seed: int) -> None:
     play = Play(seed, "earliest")
     for _ in range(300):

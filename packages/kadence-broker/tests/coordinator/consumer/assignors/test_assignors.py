@@ -52,14 +52,14 @@ def check(spec: GroupSpec, shares: Shares) -> None:
         assert all(topics.values()), "a topic without partitions is left out"
 
 
-@examples(150)
+@examples(75)
 @given(specs_())
 def test_each_partition_goes_once_to_a_reader(spec: GroupSpec) -> None:
     for assign in ASSIGNORS.values():
         check(spec, assign(spec))
 
 
-@examples(100)
+@examples(50)
 @given(specs_(same=True))
 def test_uniform_is_even_to_one_partition(spec: GroupSpec) -> None:
     loads = sizes(uniform(spec)).values()
@@ -67,7 +67,7 @@ def test_uniform_is_even_to_one_partition(spec: GroupSpec) -> None:
     assert max(loads) - min(loads) <= 1
 
 
-@examples(150)
+@examples(75)
 @given(specs_())
 def test_uniform_leaves_no_reader_of_a_topic_two_behind_one_that_could_give(spec: GroupSpec) -> None:
     shares = uniform(spec)
@@ -80,7 +80,7 @@ def test_uniform_leaves_no_reader_of_a_topic_two_behind_one_that_could_give(spec
             assert max(givers) - min(loads[name] for name in readers) <= 1
 
 
-@examples(100)
+@examples(50)
 @given(specs_(same=True))
 def test_uniform_moves_no_more_than_it_must(spec: GroupSpec) -> None:
     """What moves is what nobody had, what its reader may not keep, and what is beyond the quotas."""
@@ -105,7 +105,7 @@ def test_uniform_moves_no_more_than_it_must(spec: GroupSpec) -> None:
     assert stayed == may_stay
 
 
-@examples(50)
+@examples(25)
 @given(specs_())
 def test_an_assignment_that_is_done_stays(spec: GroupSpec) -> None:
     shares = uniform(spec)
