@@ -2,7 +2,7 @@
 
 BROKER ?= embedded
 # The tests wait for clocks and brokers more than for processors.
-WORKERS ?= 4
+WORKERS ?= 6
 # How often make kill-spark, make kill-lakehouse, make kill-work and make kill-queue kill, and make calm runs the tests.
 ROUNDS ?= 100
 calm: ROUNDS = 10
