@@ -34,14 +34,15 @@ class Rates:
         self._title = title
         self._lines = {name: lines[name] for name in runs}
         failures = (
-            f"{lines[name].title}: {run}"
+            f"{lines[name].title}: {run if isinstance(run, str) else 'read no records'}"
             for name, made in runs.items()
             for run in made
-            if isinstance(run, str)
+            if isinstance(run, str) or not run["records"]
         )
         self.failures = list(dict.fromkeys(failures))
         self._figures: dict[str, list[Figures]] = {
-            name: [run for run in made if not isinstance(run, str)] for name, made in runs.items()
+            name: [run for run in made if not isinstance(run, str) and run["records"]]
+            for name, made in runs.items()
         }
 
     def rate(self, *prefixes: str) -> float | None:

@@ -368,7 +368,7 @@ def test_rates_ratios_and_goals() -> None:
         "kadence": [run(2_000_000, 1.0), run(1_000_000, 0.4)],
         "confluent-best": [run(500_000, 0.5)],
         "java": [run(4_000_000, 1.0)],
-        "broken": ["no route"],
+        "broken": ["no route", run(0, 1.0)],
     }
     rates = Rates("reading", lines, runs)
     assert rates.table().text().splitlines() == [
@@ -379,6 +379,7 @@ def test_rates_ratios_and_goals() -> None:
         "java              4,000 k                8.00           0.25           50",
         "broken                  –                   –              –            –",
         "broken: no route",
+        "broken: read no records",
     ]
     assert rates.ratio_goal("w", "kadence", "confluent", 4, "c").is_kept
     assert rates.ratio_goal("w", "kadence", "java", 1.5, "j").is_kept is False
