@@ -271,7 +271,6 @@ def test_ctrl_c_when_it_is_just_out(
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
         owner: Any = DirectSends if step == "_went_out" else producer._accumulator
         before = getattr(owner, step)
-        direct: Any = producer._accumulator.direct
 
         def interrupt(*arguments: Any) -> Any:
             if not interrupted and threading.current_thread() is threading.main_thread():
@@ -281,6 +280,7 @@ def test_ctrl_c_when_it_is_just_out(
 
         def once() -> bool:
             settle(producer, ways)
+            direct: Any = producer._accumulator.direct
             direct._is_expected = False
             future = producer.send("t", b"%d" % (2 * len(sent)), partition=0)
             sent.append(future)
@@ -351,11 +351,11 @@ def test_a_topic_whose_records_are_taken_over_stays_in_use(
     broker: Broker, producer: Producer, ways: Ways
 ) -> None:
     """Else its metadata would be forgotten while it is used, and each partition would get another epoch."""
-    direct: Any = producer._accumulator.direct
     taken_over = ways.taken_over
 
     def once() -> bool:
         settle(producer, ways)
+        direct: Any = producer._accumulator.direct
         with broker.faults.delay(ProduceRequest, 0.2, times=1):
             future, before = producer.send("t", b"0", partition=0), ways.taken_over
             used_before = direct._topics._used_at["t"]
