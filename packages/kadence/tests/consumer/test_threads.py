@@ -350,12 +350,17 @@ def test_b6_a_bug_on_the_network_thread_reaches_every_call_and_close_works(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(ApplicationEventProcessor, "_assign", broken)
-    subject = consumer(broker)
+    subject = consumer(broker, group_id="g")
     with pytest.raises(FatalNetworkError, match="a bug") as error:
         subject.assign([PARTITION])
     assert isinstance(error.value.__cause__, ZeroDivisionError)
     with pytest.raises(FatalNetworkError):
         subject.partitions_for("t")
+    # Nobody would ever call the callback.
+    with pytest.raises(FatalNetworkError):
+        subject.commit_async({PARTITION: 0}, lambda *_: None)
+    with pytest.raises(FatalNetworkError):
+        subject.enforce_rebalance()
     subject.close()
 
 

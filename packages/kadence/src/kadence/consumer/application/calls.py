@@ -418,6 +418,7 @@ class Calls(ClientCalls):
         if not isinstance(reason, str):
             raise TypeError(f"a reason is a str, not {reason!r}")
         text(reason, "a reason")
+        self._core.exchange.ready()
         self._shared_state.send(m.EnforceRebalance(0, 0, reason))
 
     def metrics(self) -> Mapping[MetricName, float]:

@@ -164,8 +164,10 @@ class Commits:
             read_under: as of `commit`. is_parting: these are about to be given up. It is repeated for as long as a
                 request may take. Once it has ended the network thread gives them up.
         """
-        self._exchange.take_background_events()
-        if not is_parting:
+        if is_parting:
+            self._exchange.take_background_events()
+        else:
+            self._exchange.ready()
             self._exchange.raise_fatal()
         chosen, lost, read_under, known = self._chosen(offsets, read_under)
         now, config = self._clock.now_ms(), self._config
