@@ -372,6 +372,25 @@ def test_headers_that_are_there_already(cluster: Cluster, spans: Spans) -> None:
     assert spans.open() == []
 
 
+@pytest.mark.parametrize(
+    ("key", "named"),
+    [
+        (("é" * 300).encode(), "é" * 256),
+        (b"a" + ("é" * 300).encode(), "a" + "é" * 255),
+        (("\N{BOOKS}" * 300).encode(), "\N{BOOKS}" * 256),
+        (b"a" * 5_000, "a" * 256),
+        ("é".encode()[:1], None),
+        (b"a" * 100 + b"\xff", None),
+    ],
+)
+def test_a_key_is_named_by_its_first_256_characters(
+    cluster: Cluster, spans: Spans, key: bytes, named: str | None
+) -> None:
+    produce(cluster, spans, b"1", key=key)
+    (sent,) = spans.named("send orders")
+    assert attributes(sent).get("messaging.kafka.message.key") == named
+
+
 def test_foreign_headers_say_nothing(cluster: Cluster, shell: Shell, spans: Spans) -> None:
     with Producer(bootstrap_servers=cluster.bootstrap_servers) as producer:
         for value in (b"\xff\xfe", b"", None, b"00-0-0-0"):

@@ -6,6 +6,7 @@ the program has set another one.
 
 from __future__ import annotations
 
+from codecs import utf_8_decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -186,10 +187,13 @@ def _of_message(key: Any, value: Any) -> Attributes:
 def _text(key: Any) -> str | None:
     """A key as text; None if it has no text."""
     if isinstance(key, bytes):
+        # A character has four bytes at most. The last one may be cut.
+        most = 4 * _KEY_CHARACTERS
         try:
-            return key[:_KEY_CHARACTERS].decode()
+            text, _ = utf_8_decode(key[:most], "strict", len(key) <= most)
         except UnicodeDecodeError:
             return None
+        return text[:_KEY_CHARACTERS]
     return str(key)[:_KEY_CHARACTERS] if isinstance(key, (str, int)) else None
 
 
