@@ -124,23 +124,23 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.classic_joining`. A member that is out of the "
-            "group and polled joins; one that stops polling for `max.poll.interval.ms` becomes STALE."
+            "The network thread's view, `kadence.consumer.group.classic_joining`. A member out of the group joins "
+            "when polled, and becomes STALE when not polled for `max.poll.interval.ms`."
         ),
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.member_states`, with Kafka's states. It is "
-            "used with `group.protocol=consumer`, and with `auto` where the broker has it."
+            "`kadence.consumer.group.member_states`, with Kafka's states. Used with `group.protocol=consumer`, by "
+            "share consumers, and with `auto` where the broker has it and no member is classic."
         ),
         table(member_states.TRANSITIONS),
         "## A classic group, in the coordinator",
-        "The broker's view, `kadence_broker.coordinator.classic.group`, with Kafka's five states.",
+        "`kadence_broker.coordinator.classic.group`, with Kafka's five states.",
         table(group.NEXT, told=False),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. In ABORTABLE call `abort_transaction()`; a "
-            "FAILED producer must be closed."
+            "`kadence.producer.transaction_states`. Spark's tasks leave transactions open for the driver: "
+            "UNINITIALIZED again."
         ),
         table(transaction_states.TRANSITIONS),
     ]

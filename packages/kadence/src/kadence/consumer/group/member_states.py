@@ -26,10 +26,10 @@ class State(enum.Enum):
     RECONCILING = "moving from the owned partitions to the assigned ones"
     ACKNOWLEDGING = "owns its assignment; the next heartbeat, sent at once, acknowledges it"
     STABLE = "owns its assignment, and the broker knows it"
-    FENCED = "the broker has removed it: its partitions are lost, and it joins again"
+    FENCED = "the broker refused its identity: its partitions are lost, and it joins again"
     PREPARE_LEAVING = "partitions must be given up before it leaves"
     LEAVING = "its last heartbeat, with epoch -1 or -2, must be sent"
-    FATAL = "refused permanently; the application gets the error"
+    FATAL = "refused until a later poll; the application gets the error"
     STALE = "left because the application did not poll"
 
 
