@@ -80,7 +80,7 @@ class ConsumerConfig(ClientConfig):
         "float",
         0.5,
         "After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of your "
-        "code that blocks the poll loop. Once for each stall; 0: never.",
+        "code that blocks the poll loop. Once for each stall; 0: only on leaving.",
         low=0,
         high=1,
     )

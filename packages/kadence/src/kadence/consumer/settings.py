@@ -48,7 +48,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     stall_report_ratio: float | str
     """After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of
-    your code that blocks the poll loop. Once for each stall; 0: never. Default: 0.5.
+    your code that blocks the poll loop. Once for each stall; 0: only on leaving. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves

@@ -56,7 +56,7 @@ class GroupConfig(Protocol):
 
     @property
     def stall_report_ratio(self) -> float:
-        """The share of the processing timeout after which a stall is reported (B4); 0: never."""
+        """The share of the processing timeout after which a stall is reported (B4); 0: not before leaving."""
         ...
 
     @property
