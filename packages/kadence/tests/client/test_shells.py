@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
+from kadence.client import waits
 from kadence.client.async_shell import AsyncShell
 from kadence.client.gate import Gate
 from kadence.client.loop_gate import LoopGate
 from kadence.client.waits import BREATH, Run, Shell, Waits
-from kadence.clock import SystemClock, add_ms
+from kadence.clock import FOREVER, SystemClock, add_ms
 
 T = TypeVar("T")
 
@@ -74,6 +75,32 @@ def test_a_call_that_waits_holding_the_lock_gives_it_back_meanwhile(carry: Calla
 
     # Timers of the system may be early.
     assert 1 <= carry(call) <= 3
+
+
+def test_where_no_signal_ends_the_wait_for_a_lock_it_is_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On Windows Ctrl-C would be told only when a record comes."""
+    waited: list[float | None] = []
+
+    class Recording(Gate):
+        def wait(self, timeout: float | None = None) -> bool:
+            waited.append(timeout)
+            return super().wait(timeout)
+
+    monkeypatch.setattr(waits, "SLICE_S", 0.01)
+    clock = SystemClock()
+    over_at = add_ms(clock.now_ms(), 30)
+
+    gate = Recording()
+
+    def call() -> Waits[int]:
+        with gate:
+            while clock.now_ms() < over_at:
+                yield FOREVER if len(waited) % 2 else over_at
+        return 7
+
+    assert Shell(gate, clock).run(call()) == 7
+    assert len(waited) >= 2
+    assert all(seconds is not None and seconds <= 0.01 for seconds in waited)
 
 
 @EITHER

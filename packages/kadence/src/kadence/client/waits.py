@@ -7,13 +7,14 @@ so a wake-up that was for something else costs one more look, and nothing is mis
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from typing import Any, ClassVar, Final, Protocol, TypeVar
 
 from kadence.clock import Clock, wait_seconds
 from kadence.lazy_dataclasses import dataclass
 
-__all__ = ["BREATH", "Changes", "Run", "Shell", "Waits"]
+__all__ = ["BREATH", "SLICE_S", "Changes", "Run", "Shell", "Waits"]
 
 T = TypeVar("T")
 
@@ -27,6 +28,9 @@ class Run:
 
 Waits = Generator[int | Run, None, T]
 """A call: yields until when at most it waits for a change (absolute ms), or user code to run; returns its result."""
+
+SLICE_S: Final = 0.05 if os.name == "nt" else None
+"""The longest wait of a thread at once. On Windows Ctrl-C, or another signal, ends no wait for a lock."""
 
 BREATH: Final = 0
 """Yielded by a call that has worked for a while and waits for nothing: an event loop may turn before it goes on."""
@@ -90,7 +94,10 @@ class Shell:
             call.close()
 
     def _wait(self, deadline: int) -> None:
-        self._changes.wait(wait_seconds(deadline, self._clock.now_ms()))
+        seconds = wait_seconds(deadline, self._clock.now_ms())
+        if SLICE_S is not None:
+            seconds = SLICE_S if seconds is None else min(seconds, SLICE_S)
+        self._changes.wait(seconds)
 
     def _resume(self, call: Waits[T], step: Run) -> int | Run:
         """Run user code and resume the call with its outcome."""
