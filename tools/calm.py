@@ -1,6 +1,6 @@
 """Whether the suite is calm: `make test` several times in a row, every second time beside a load.
 
-    python tools/calm.py --rounds 10 --load 8 -- -m "not kafka"
+    python tools/calm.py --rounds 10 --load 8 -- -m "not kafka and not heavy"
 
 Each round is a line: how many tests passed and failed, seconds, the load, and the names of those that failed. It ends
 with status 1 when a test failed in any round, or a round did not come to its end. ``build/calm`` has what pytest wrote.
