@@ -69,8 +69,9 @@ def test_arguments_that_make_was_given_do_not_cost_the_results(
     assert said[1] == "  test_two::test_bad"
 
 
+@pytest.mark.parametrize("status", [0, 3])
 def test_a_run_that_does_not_come_to_its_end_is_not_calm(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: int
 ) -> None:
-    assert rounds(tmp_path, monkeypatch, good=True, command="sh -c 'exit 3'") == 1
+    assert rounds(tmp_path, monkeypatch, good=True, command=f"sh -c 'exit {status}'") == 1
     assert "0 passed, 0 failed" in capsys.readouterr().out.splitlines()[0]

@@ -49,13 +49,13 @@ class Round:
 
     @property
     def is_calm(self) -> bool:
-        return not self.failed and not self.status
+        return self.passed > 0 and not self.failed and not self.status
 
     def line(self, number: int) -> str:
         """One line for the note."""
         came_to = f"{self.passed} passed, {len(self.failed)} failed"
         said = f"round {number}: {came_to}, {self.seconds:.0f} s, load {self.load}"
-        if self.status and not self.failed:
+        if not self.is_calm and not self.failed:
             said += f", ended with status {self.status}: see {FOLDER.relative_to(ROOT)}/{number}.log"
         return said + "".join(f"\n  {name}" for name in self.failed)
 
