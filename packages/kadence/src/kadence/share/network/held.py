@@ -76,6 +76,8 @@ class Held:
             self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
             self.extended.clear()
         else:
+            # What is renewed again and again would be kept each time.
+            self.extended = [each for each in self.extended if without(each[0], ranges)]
             self.extended.append((ranges, ends))
 
     def __repr__(self) -> str:

@@ -245,7 +245,7 @@ class ShareRequestManager:
         """A session ends with the last of what is still to be said."""
         said = node.ready(now, renews=False)
         left = [piece for piece in node.pieces if not piece.renews and piece not in said]
-        if not left and not (said and node.outside(now)):
+        if node.only_closes or (not left and not (said and node.outside(now))):
             return self._close(now, node), FOREVER
         if said:
             return self._acknowledge(now, node, said), FOREVER
@@ -255,7 +255,8 @@ class ShareRequestManager:
         """Nothing is left to be done with a broker, or nothing can be."""
         for piece in node.pieces:
             self._acknowledgements.late(now, piece.held.fetch, piece)
-        node.pieces, node.abandoned, node.closing = [], [], False
+        node.pieces, node.abandoned = [], []
+        node.closing = node.only_closes = False
         if node.is_idle:
             del self._nodes[node.node_id]
         # With partitions to fetch it begins anew.

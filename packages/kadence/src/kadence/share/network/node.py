@@ -53,7 +53,9 @@ class ShareNode:
         backoff: after failures. quiet: after fetches ahead that brought nothing. early: fetches in a row that brought
             nothing although they might have waited. short_polls: how many of these have had their fetch.
         redelivers: some of the records that it brought last had been delivered before.
-        closing: the session is to be closed, with what is still to be said. can_renew: whether it knows renewals.
+        closing: the session is to be closed, with what is still to be said. only_closes: by the next request, since
+            its epoch is wrong: the broker does not look at the epoch of the last request. can_renew: whether it knows
+            renewals.
         abandoned: what was held when the consumer left.
         native: renewals of the native thread that are not answered yet, with when they were sent.
         changed: something of what is held, or of the session, since `NativeRenewals` has looked.
@@ -71,7 +73,7 @@ class ShareNode:
         self.early = self.short_polls = 0
         self.fetched_at = -1
         self.redelivers = False
-        self.closing = False
+        self.closing = self.only_closes = False
         self.abandoned: list[Held] = []
         self.can_renew = True
         self.native: dict[Request, int] = {}
