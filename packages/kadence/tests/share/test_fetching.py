@@ -133,10 +133,33 @@ def test_q3_the_next_fetch_leaves_before_the_poll_returns_that_waited(world: Req
     fetch = work_off(world, 0, 499, 499)
     world.answer(world.fetch())
     world.acknowledge(fetch, 500, 500)
-    world.waits()
-    world.bring(world.fetch(), (501, 600, 1))
+    world.waits(100)
+    request = world.fetch()
+    world.bring(request, (501, 500 + request.message.max_records, 1))
     ahead = world.fetch().message
-    assert (ahead.max_wait_ms, ahead.max_records) == (0, 401)
+    assert (ahead.max_wait_ms, ahead.max_records) == (0, 100)
+
+
+def test_records_that_come_one_by_one_are_not_each_followed_by_a_fetch_ahead(world: Requests) -> None:
+    """It would bring nothing: the broker answered as soon as it had one."""
+    fetch = work_off(world, 0, 499, 500)
+    world.answer(world.fetch())
+    waiting = ahead = 0
+    for offset in range(500, 600):
+        world.waits()
+        request = world.fetch()
+        assert request.message.max_wait_ms == 100
+        waiting += 1
+        world.hand.advance(2)
+        world.bring(request, (offset, offset, 1))
+        for request in world.sent():
+            ahead += 1
+            world.answer(request)
+        fetch = world.take()
+        world.hand.advance(10)
+        world.acknowledge(fetch)
+    assert waiting == 100
+    assert 0 < ahead < 8
 
 
 @pytest.mark.parametrize("sending", Sending)

@@ -262,7 +262,7 @@ class ShareAnswers:
             for each in response.node_endpoints
         }
         codes: dict[tuple[bytes, int], int] = {}
-        brought = False
+        brought = 0
         sums: dict[str, tuple[int, int]] = {}
         for key, data in _partitions(response):
             tip = tips.get(key)
@@ -277,12 +277,11 @@ class ShareAnswers:
                 elif tip is not None and data.acquired_records and not node.closing:
                     if not brought:
                         node.redelivers = False
-                    brought = True
                     node.redelivers |= any(each.delivery_count > 1 for each in data.acquired_records)
-                    self._acquired(sent, tip, data, loan, lock_ends, sums)
+                    brought += self._acquired(sent, tip, data, loan, lock_ends, sums)
         self._judge(now, sent, codes, lock_ends)
         if sent.asked:
-            Appetite.answered(now, sent, brought=brought)
+            Appetite.answered(now, sent, brought)
             self._measures.fetches.count(now, [sums] if sums else [])
 
     def _acquired(
@@ -293,8 +292,8 @@ class ShareAnswers:
         loan: Loan | None,
         lock_ends: int,
         sums: dict[str, tuple[int, int]],
-    ) -> None:
-        """Records for the application."""
+    ) -> int:
+        """Records for the application. Returns how many."""
         acquired = tuple(
             Acquired(each.first_offset, each.last_offset, each.delivery_count)
             for each in data.acquired_records
@@ -311,6 +310,7 @@ class ShareAnswers:
         in_bytes, in_records = sums.get(tip.topic, (0, 0))
         sums[tip.topic] = in_bytes + len(records), in_records + fetch.count
         self.brought.append(fetch)
+        return fetch.count
 
     def _not_fetched(
         self, now: int, sent: Sent, tip: TopicIdPartition, data: Any, endpoints: Mapping[int, Node]

@@ -16,7 +16,8 @@ is fetched for an application that may not poll again:
     it has called stop() or close()          fetch nothing
 
 A request that waits at the broker holds up acknowledgements and renewals behind it, and what became of those in it. So
-a fetch waits only a little where it has some, or records are held, and not at all when it fetches ahead.
+a fetch waits only a little where it has some, or records are held, and not at all when it fetches ahead. Fetches ahead
+that bring nothing leave after pauses that grow, until one brings some or a poll gets as many as it asked for.
 
 With record_limit nothing is fetched ahead, and one broker is asked at a time. All fetches together ask for no more
 bytes than the memory has room for.
@@ -158,12 +159,15 @@ class Appetite:
         )
 
     @staticmethod
-    def answered(now: int, sent: Sent, *, brought: bool) -> None:
-        """A fetch was answered: when is the next one worth it?"""
+    def answered(now: int, sent: Sent, brought: int) -> None:
+        """A fetch was answered, with so many records: when is the next one worth it?"""
         node = sent.node
         if brought:
             node.early = 0
-            node.quiet.succeeded()
+            # One that waited for its records left none. With few records at a time, each would be followed by a fetch
+            # ahead that brings nothing.
+            if brought >= sent.asked or not sent.wait_ms:
+                node.quiet.succeeded()
         elif not sent.wait_ms:
             node.quiet.failed(now)
         elif now - sent.sent_at < sent.wait_ms // 2:
