@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
@@ -47,8 +47,19 @@ class World:
         return 0 if found is None else len(found.partitions)
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
-        (future,) = self.admin.delete_records([TopicPartition(topic, partition, offset)]).values()
-        future.result(SECONDS)
+        """Again, while the client takes the leader of a topic of the same name that is gone for the one to ask."""
+
+        def done() -> bool:
+            (future,) = self.admin.delete_records([TopicPartition(topic, partition, offset)]).values()
+            try:
+                future.result(SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION:
+                    raise
+                return False
+            return True
+
+        self.wait_until(done)
 
     def produce(
         self,
