@@ -237,13 +237,6 @@ def _output(
     if output.topic is not None and not found:
         found += _topic(document, pipeline, table, output, environment)
     if form in LAKEHOUSE and not found:
-        for name in map(environment.fill, output.partition_by):
-            if "," in name or name != name.strip():
-                wrong(
-                    "partition_by",
-                    f"format {form} takes no name with a comma, or a space at an end: {environment.hide(name)!r}",
-                )
-    if form in LAKEHOUSE and not found:
         found += _lakehouse(document, table, output, environment)
     return found
 
@@ -343,6 +336,10 @@ def _topic(
 def _lakehouse(document: Document, table: str, output: Output, environment: Environment) -> list[Mistake]:
     from kadence_spark.lakehouse.options import parse
 
+    for name in map(environment.fill, output.partition_by):
+        if "," in name or name != name.strip():
+            text = f"takes no name with a comma, or a space at an end: {environment.hide(name)!r}"
+            return [document.mistake((table, "partition_by"), f"format {output.written_as} {text}")]
     kind = output.written_as.removeprefix("kadence-")
     read = partial(parse, kind=kind, streaming=False)
     return _refused(document, table, lakehouse_options(output, environment), read, environment)
