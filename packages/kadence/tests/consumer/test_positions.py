@@ -496,8 +496,10 @@ def test_kip1242_a_stranger_at_the_address_of_our_broker_is_not_read_from(
         assert numbers(read(consumer, 1)) == [1]
         entrance.target = "127.0.0.1:1"
         old.close()
-        stranger = stack.enter_context(Broker(port, topics={"t": 1}))
+        stranger = Broker(port, topics={"t": 1})
+        # First: it may be met as soon as it listens, and once only.
         with stranger.faults.observe() as met:
+            stack.enter_context(stranger)
             _send(stranger, b"7", b"8")
             until(lambda: _has_met(met.messages, checks), what="the stranger is met")
         moved = stack.enter_context(Broker(data_dir=tmp_path))
