@@ -282,3 +282,10 @@ def test_faults_as_text(broker: Broker, wire: Wire) -> None:
 def test_a_fault_that_cannot_be_read_says_which_part(broker: Broker, text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         broker.faults.parse(text)
+
+
+def test_a_fault_is_for_a_class_of_requests() -> None:
+    """A name would end each connection, with the request that it meets."""
+    named: Any = "Produce"
+    with Broker() as broker, pytest.raises(TypeError, match=r"ProduceRequest, or None: not 'Produce'$"):
+        broker.faults.delay(named, 1.0)

@@ -34,6 +34,10 @@ class Injected:
         action: Action | None,
         only: Only | None = None,
     ) -> None:
+        if not (request is None or isinstance(request, type)):
+            raise TypeError(
+                f"a request is a class such as kadence.protocol.produce.ProduceRequest, or None: not {request!r}"
+            )
         self._faults = faults
         self._request = request
         self._action = action
