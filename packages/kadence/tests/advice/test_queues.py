@@ -79,6 +79,9 @@ def test_the_setting_of_the_group_is_set(key: str, servers: str) -> None:
 def test_a_queue_has_a_name() -> None:
     with pytest.raises(ConfigError, match=re.escape("group.id is empty; give it the name of the queue")):
         ShareConsumerConfig.parse({**SERVERS, "group.id": ""})
+    with pytest.raises(ConfigError, match=r"group\.id is required: a share group is the queue"):
+        ShareConsumerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
+    ShareConsumerConfig.parse(SERVERS)
 
 
 def test_what_interceptors_would_see_is_reported(servers: str) -> None:

@@ -60,7 +60,7 @@ def work(**settings: Any) -> Callable[[Consumer[Any, Any]], object]:
     return run
 
 
-def subscribed(consumer: Consumer[Any, Any]) -> None:
+def subscribed(consumer: Consumer[Any, Any], retries: str = "t.retry") -> None:
     """`process` of all records, with a retry topic."""
     seen: list[Any] = []
 
@@ -71,7 +71,7 @@ def subscribed(consumer: Consumer[Any, Any]) -> None:
 
     consumer.unsubscribe()
     consumer.subscribe("t")
-    assert consumer.process(last, retry=Retry(topic="t.retry")).done == 3
+    assert consumer.process(last, retry=Retry(topic=retries)).done == 3
 
 
 def created(consumer: Consumer[Any, Any], topic: str) -> None:
@@ -109,6 +109,12 @@ ROWS = {
         ConfigError,
         "needs a subscription by names, to which this topic is added",
         (lambda c: created(c, "t.retry"), subscribed),
+    ),
+    "dead letters in a topic that is read": Row(
+        lambda c: (c.subscribe("t"), c.process(handle, dead_letter="t")),
+        ConfigError,
+        "for later attempts use Retry(topic=...)",
+        (lambda c: created(c, "later"), lambda c: subscribed(c, "later")),
     ),
     "a handler of nothing": Row(
         lambda c: (c.assign({PARTITION: (0, 1)}), c.process(lambda: None)),
