@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -18,9 +19,10 @@ from pyspark.sql.datasource import CaseInsensitiveDict
 from kadence.environment import Environment
 from kadence.errors import ConfigError, KafkaError, MissingDependencyError
 from kadence.types import TopicPartition
+from kadence_schemas.schemas import ResolvedSchema
 from kadence_spark.datasource import KadenceDataSource
 from kadence_spark.decode import options as decoding
-from kadence_spark.decode.formats import decoder_of
+from kadence_spark.decode.formats import arrow_of_side, decoder_of
 from kadence_spark.decode.inference import decoded_ddl
 from kadence_spark.decode.layout import layout_of
 from kadence_spark.lakehouse import options as lakehouse
@@ -759,3 +761,24 @@ def test_settings_that_come_too_late_for_java(
     caplog.clear()
     _tell_of_javas_settings(running({}, given), given)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("side", ["value", "key"])
+def test_protobuf_of_a_registry_of_texts(side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.protobuf import descriptor_pb2, empty_pb2
+
+    def type_of(**more: str) -> object:
+        given = {f"{side}.format": "protobuf", "schema.registry.url": "http://b:8081"}
+        parsed = decoding.parse({**given, **{f"{side}.{name}": text for name, text in more.items()}})
+        assert parsed is not None
+        return arrow_of_side(parsed.value if side == "value" else parsed.key, "t")
+
+    monkeypatch.setattr(
+        "kadence_spark.decode.formats._newest", lambda *_: ResolvedSchema("PROTOBUF", "message")
+    )
+    with pytest.raises(ConfigError, match=rf"with the options {side}\.schema and {side}\.message"):
+        type_of()
+    file = descriptor_pb2.FileDescriptorProto.FromString(empty_pb2.DESCRIPTOR.serialized_pb)
+    written = tmp_path / "empty.desc"
+    written.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    assert type_of(schema=str(written), message="google.protobuf.Empty") is not None
