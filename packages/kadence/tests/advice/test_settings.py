@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -281,6 +283,30 @@ ROWS = {
         "both say whom to trust; give one",
         ({**TLS, "ssl.ca.location": "ca.pem"}, {**TLS, "ssl.truststore.certificates": "PEM"}),
     ),
+    "authorities that may be PEM": Row(
+        AdminConfig,
+        {**TLS, "ssl.truststore.location": "ca.pem"},
+        "a PEM file already? set ssl.truststore.type=PEM",
+        ({**TLS, "ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"},),
+    ),
+    "a certificate that may be PEM": Row(
+        AdminConfig,
+        {**TLS, "ssl.keystore.location": "me.pem"},
+        "a PEM file already? set ssl.keystore.type=PEM",
+        ({**TLS, "ssl.keystore.location": "me.pem", "ssl.keystore.type": "PEM"},),
+    ),
+    "a password of PEM": Row(
+        AdminConfig,
+        {**TLS, **STORE, "ssl.keystore.password": "s"},
+        "ssl.key.password is the one of the private key",
+        ({**TLS, **STORE, "ssl.key.password": "s"},),
+    ),
+    "a key without its certificate": Row(
+        AdminConfig,
+        {**TLS, "ssl.key.location": "me.key"},
+        "needs ssl.certificate.location, the certificate of that key",
+        ({**TLS, "ssl.key.location": "me.key", "ssl.certificate.location": "me.pem"},),
+    ),
     "certificates twice": Row(
         AdminConfig,
         {**TLS, "ssl.certificate.location": "me.pem", **STORE},
@@ -528,3 +554,50 @@ def test_a_module_whose_directory_is_in_the_path(tmp_path: Path, monkeypatch: py
         read(AdminConfig, settings)
     monkeypatch.syspath_prepend(tmp_path)
     read(AdminConfig, settings)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "theirs", "module", "libraries"),
+    [
+        (
+            "AWS_MSK_IAM",
+            {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+            "amazon_msk",
+            ("aws_msk_iam_sasl_signer",),
+        ),
+        (
+            "OAUTHBEARER",
+            {
+                "sasl.login.callback.handler.class": "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+                "sasl.jaas.config": f"{JAAS};",
+            },
+            "google_kafka",
+            ("google", "google.auth", "google.auth.transport", "google.auth.transport.urllib3", "urllib3"),
+        ),
+    ],
+    ids=["Amazon", "Google"],
+)
+def test_a_login_of_a_cloud(
+    mechanism: str,
+    theirs: dict[str, str],
+    module: str,
+    libraries: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file that the error names is read with stand-ins for the cloud's libraries."""
+    base = {**SERVERS, "security.protocol": "SASL_SSL"}
+    with pytest.raises(ConfigError) as caught:
+        read(AdminConfig, {**base, "sasl.mechanism": mechanism, **theirs})
+    found = re.search(
+        r"set sasl\.mechanism=(\w+) and sasl\.oauthbearer\.token\.provider=(\S+), with (\S+) as the module",
+        str(caught.value),
+    )
+    assert found is not None
+    file = Path(__file__).resolve().parents[4] / found[3]
+    assert file.stem == module
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    for name in libraries:
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    read(AdminConfig, {**base, "sasl.mechanism": found[1], "sasl.oauthbearer.token.provider": found[2]})
+    monkeypatch.delitem(sys.modules, module)

@@ -86,6 +86,18 @@ ROWS = {
         "a Retry, such as Retry(attempts=5), or None",
         (work(retry=Retry(attempts=5)), work()),
     ),
+    "an error's text": Row(
+        lambda c: Retry(on="TimeoutError"),  # type: ignore[arg-type]
+        TypeError,
+        "a class of exceptions or a tuple of them, such as (TimeoutError,)",
+        (work(retry=Retry(on=(TimeoutError,))), lambda c: Retry(on=TimeoutError)),
+    ),
+    "an order by values": Row(
+        work(order="value"),
+        ValueError,
+        "order is 'key', 'partition' or 'none'",
+        tuple(work(order=each) for each in ("key", "partition", "none")),
+    ),
     "halves of single records": Row(
         work(halve=True),
         ConfigError,
