@@ -26,7 +26,10 @@ from kadence_spark.decode.formats import arrow_of_side, decoder_of
 from kadence_spark.decode.inference import decoded_ddl
 from kadence_spark.decode.layout import layout_of
 from kadence_spark.lakehouse import options as lakehouse
+from kadence_spark.lakehouse.columns import arrow_schema, fit
+from kadence_spark.lakehouse.datasource import DeltaSource, IcebergSource
 from kadence_spark.lakehouse.delta import check_partitions
+from kadence_spark.pipeline import run
 from kadence_spark.pipeline.checks import checked
 from kadence_spark.pipeline.columns import check_columns
 from kadence_spark.pipeline.directory import Shape
@@ -463,6 +466,12 @@ def files(given: tuple[T.StructType, dict[str, Any]]) -> None:
     check_columns(schema, output, "sink", how.get("zone", "UTC"))
 
 
+def fitted(given: tuple[dict[str, pa.DataType], dict[str, pa.DataType], bool]) -> object:
+    """Rows for a Delta or Iceberg table, with the option mergeSchema or without."""
+    rows, table, may_add = given
+    return fit(pa.schema(rows), pa.schema(table), may_add=may_add)
+
+
 def begun_at(given: tuple[int, bool]) -> object:
     """Where a query begins by a time in a partition whose last record has the offset 5 and the time 500."""
     at, or_latest = given
@@ -585,6 +594,39 @@ PURE = {
         ("ratio", "text", "number", "day", "truth")[1:],
         "a table needs a column beside those that partition it",
         (("text", "number", "day"),),
+    ),
+    "a table's type that differs": Row(
+        fitted,
+        ({"id": pa.string()}, {"id": pa.int64()}, False),
+        "column id is string in the rows and int64 in the table: cast it",
+        (({"id": pa.int64()}, {"id": pa.int64()}, False),),
+    ),
+    "a column that the table does not have": Row(
+        fitted,
+        ({"id": pa.int64(), "more": pa.string()}, {"id": pa.int64()}, False),
+        "leave it out of the rows, or add it with the option mergeSchema=true",
+        (
+            ({"id": pa.int64()}, {"id": pa.int64()}, False),
+            ({"id": pa.int64(), "more": pa.string()}, {"id": pa.int64()}, True),
+        ),
+    ),
+    "a column in capitals": Row(
+        fitted,
+        ({"ID": pa.int64()}, {"id": pa.int64()}, False),
+        "rename it, case counts",
+        (({"id": pa.int64()}, {"id": pa.int64()}, False),),
+    ),
+    "a type that no table has": Row(
+        lambda rows: arrow_schema(rows, "Delta"),
+        struct(a=T.CalendarIntervalType()),
+        "cannot be written to Delta: cast it",
+        (struct(a=TEXT),),
+    ),
+    "columns that differ in case": Row(
+        lambda rows: arrow_schema(rows, "Delta"),
+        struct(a=LONG, A=LONG),
+        "the rows have more than one column 'a'; rename one of them",
+        (struct(a=LONG, b=LONG),),
     ),
     "files by bytes": Row(
         files,
@@ -782,3 +824,39 @@ def test_protobuf_of_a_registry_of_texts(side: str, tmp_path: Path, monkeypatch:
     written = tmp_path / "empty.desc"
     written.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
     assert type_of(schema=str(written), message="google.protobuf.Empty") is not None
+
+
+def test_a_topic_is_appended_to() -> None:
+    with pytest.raises(ConfigError, match=re.escape('use .mode("append")')):
+        a_source(topic="t").writer(COLUMNS_READ, overwrite=True)
+    a_source(topic="t").writer(COLUMNS_READ, overwrite=False)
+
+
+def test_options_that_a_table_does_not_have() -> None:
+    bare = KadenceDataSource(CaseInsensitiveDict())
+    with pytest.raises(ConfigError, match=re.escape("WITH ('kafka.bootstrap.servers'='...', ...)")):
+        bare.schema()
+    assert a_source(subscribe="t").schema()
+    with pytest.raises(
+        ConfigError, match=re.escape('df.write.format("kadence") with the options kafka.bootstrap')
+    ):
+        bare.writer(COLUMNS_READ, overwrite=False)
+    a_source(topic="t").writer(COLUMNS_READ, overwrite=False)
+
+
+@pytest.mark.parametrize(("kind", "reader"), [(DeltaSource, "delta"), (IcebergSource, "iceberg")])
+def test_a_sink_of_tables_reads_none(kind: type[DeltaSource], reader: str) -> None:
+    with pytest.raises(ConfigError, match=f"read them with the {reader} reader of your choice"):
+        kind(CaseInsensitiveDict()).schema()
+
+
+def test_a_pipeline_without_a_server_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(run, "session_apart", lambda name, **_: opened.append(name))
+    pipeline = checked(pipeline_of(PIPELINE, "numbers.toml", {}), Environment({}))
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+    with pytest.raises(ConfigError, match="unset the variable SPARK_REMOTE"):
+        run.open_session(pipeline, Environment({}))
+    monkeypatch.delenv("SPARK_REMOTE")
+    run.open_session(pipeline, Environment({}))
+    assert opened == ["numbers"]
