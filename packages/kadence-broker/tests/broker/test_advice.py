@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import re
 import socket
 import sys
@@ -287,3 +289,29 @@ def test_programs_of_a_simulation() -> None:
         program.restart()
         simulation.run(5)
     assert polled == [0, 0]
+
+
+def test_data_where_no_files_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "fcntl" else find(name, *more)
+    )
+    with pytest.raises(ConfigError, match="which this system lacks; keep the data in memory"):
+        Broker(data_dir=tmp_path)
+    with Broker() as broker:
+        assert broker.bootstrap_servers
+
+
+def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    bind = socket.socket.bind
+
+    def as_this_user(sock: socket.socket, address: Any) -> None:
+        if 0 < address[1] < 1024:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        bind(sock, address)
+
+    monkeypatch.setattr(socket.socket, "bind", as_this_user)
+    with pytest.raises(KafkaError, match="choose one above 1023, or 0 for any free one"):
+        Broker(port=92)
+    with Broker(port=0) as broker:
+        assert broker.bootstrap_servers

@@ -25,6 +25,7 @@ from kadence.errors import (
     ConcurrentAccessError,
     ConfigError,
     IllegalStateError,
+    InvalidGroupIdError,
     InvalidTopicError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -126,6 +127,13 @@ CONSUMER = {
         "use re.compile('t.*'), which is matched here",
         (then(lambda c: c.subscribe(re.compile("t.*")), polled),),
         {"group_protocol": "classic"},
+    ),
+    "a subscription of no group": Row(
+        lambda c: c.subscribe("t"),
+        InvalidGroupIdError,
+        "subscribe() needs group.id; without a group assign_topics() reads all of a topic",
+        (then(lambda c: c.assign_topics("t"), polled),),
+        {"group_id": None},
     ),
     "a topic's name": Row(
         lambda c: c.subscribe("a b"),

@@ -169,6 +169,12 @@ ROWS = {
         "or one of ",
         ({"value.serializer": "string"}, {"value.serializer": str.encode}),
     ),
+    "an unknown deserialiser": Row(
+        ConsumerConfig,
+        {"value.deserializer": "strings"},
+        "or one of ",
+        ({"value.deserializer": "string"}, {"value.deserializer": bytes.decode}),
+    ),
     "a misspelt key": Row(
         AdminConfig, {"client.idd": "a"}, "did you mean 'client.id'?", ({"client.id": "a"},)
     ),
