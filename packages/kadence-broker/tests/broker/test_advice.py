@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import importlib.util
 import re
 import socket
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
-from kadence import Admin
-from kadence.errors import ConfigError, KafkaError
+from kadence import Admin, AsyncConsumer, NewTopic, TopicPartition
+from kadence.errors import ConfigError, KafkaError, MissingDependencyError
 from kadence_broker import Broker
+from kadence_testing import maven
+from kadence_testing.simulation import Program, Simulation, SimulationError
 
 
 class Row(NamedTuple):
@@ -60,6 +67,41 @@ ROWS = {
             config(group_coordinator_rebalance_protocols="classic"),
             config(group_coordinator_rebalance_protocols="classic,consumer"),
         ),
+    ),
+    "two hosts to advertise": Row(
+        config(advertised_listeners="PLAINTEXT://localhost:19092", advertised_host_name="localhost"),
+        "advertised.listeners has the host, too; leave out advertised.host.name",
+        (config(advertised_listeners="PLAINTEXT://localhost:19092"),),
+    ),
+    "a port of nobody": Row(
+        config(advertised_listeners="PLAINTEXT://localhost:0"),
+        "name one from 1 to 65535",
+        tuple(config(advertised_listeners=f"PLAINTEXT://localhost:{port}") for port in (1, 65535)),
+    ),
+    "an address without a port": Row(
+        config(advertised_listeners="localhost"),
+        "is no address with a port, such as PLAINTEXT://localhost:19092",
+        (config(advertised_listeners="PLAINTEXT://localhost:19092"),),
+    ),
+    "all addresses to clients": Row(
+        config(advertised_host_name="0.0.0.0"),
+        "0.0.0.0 is for listening only; name the address that clients connect to",
+        (config(advertised_host_name="192.0.2.1"),),
+    ),
+    "rare heartbeats": Row(
+        config(group_consumer_heartbeat_interval_ms=9000, group_consumer_session_timeout_ms=9000),
+        "must be between",
+        (config(group_consumer_heartbeat_interval_ms=5000, group_consumer_session_timeout_ms=45000),),
+    ),
+    "sessions of share groups": Row(
+        config(group_share_max_share_sessions=10, group_share_max_size=20),
+        "must be at least group.share.max.size",
+        (config(group_share_max_share_sessions=20, group_share_max_size=20),),
+    ),
+    "an assignor of share groups": Row(
+        config(group_share_assignors="range"),
+        "group.share.assignors knows only simple",
+        (config(group_share_assignors="simple"),),
     ),
     "a truth": Row(
         config(auto_create_topics_enable="perhaps"),
@@ -149,3 +191,127 @@ def test_topics_of_which_the_last_is_damaged(tmp_path: Path) -> None:
     assert found is not None
     Path(found[1]).unlink()
     assert topics(tmp_path) == []
+
+
+FAULTS = {
+    "fetsch drop": ("did you mean fetch?", ("fetch drop",)),
+    "nonsense drop": (
+        "e.g. fetch, produce, heartbeat, any",
+        tuple(f"{api} drop" for api in ("fetch", "produce", "heartbeat", "any")),
+    ),
+    "fetch delay=fast": (
+        "e.g. 200ms, 1.5s, 2m",
+        tuple(f"fetch delay={time}" for time in ("200ms", "1.5s", "2m")),
+    ),
+    "fetch error=NOT_LEADER": (
+        "did you mean NOT_LEADER_OR_FOLLOWER?",
+        ("fetch error=NOT_LEADER_OR_FOLLOWER",),
+    ),
+    "freeze topic=t": ("freeze takes node= only", ("freeze node=1",)),
+}
+
+
+@pytest.mark.parametrize("wrong", FAULTS)
+def test_faults_that_are_written_as_advised(wrong: str) -> None:
+    advice, right = FAULTS[wrong]
+    with Broker() as broker:
+        with pytest.raises(ConfigError, match=re.escape(advice)):
+            broker.faults.parse(wrong)
+        for text in right:
+            broker.faults.parse(text)
+            broker.faults.clear()
+
+
+def refused(call: Callable[[], object], advice: str) -> None:
+    with pytest.raises(KafkaError, match=re.escape(advice)):
+        call()
+
+
+def test_what_the_broker_answers() -> None:
+    with (
+        Broker(topics={"t": 2}, nodes=2) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        refused(lambda: admin.create_partitions({"t": 2}), "The topic has 2 partitions; ask for more.")
+        admin.create_partitions({"t": 3})
+        refused(
+            lambda: admin.create_topics([NewTopic("tiered", 1, configs={"remote.storage.enable": "true"})]),
+            "Leave it at false.",
+        )
+        admin.create_topics([NewTopic("tiered", 1, configs={"remote.storage.enable": "false"})])
+        refused(
+            lambda: admin.create_topics([NewTopic("kept", 1, configs={"retention.m": "1"})]),
+            "Did you mean retention.ms?",
+        )
+        admin.create_topics([NewTopic("kept", 1, configs={"retention.ms": "1"})])
+
+
+def test_maven_that_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a program of its name is on PATH, the jars are got."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    monkeypatch.setattr(maven, "cache_directory", lambda: tmp_path / "cache")
+    monkeypatch.setattr(maven, "find_java", lambda: SimpleNamespace(home=tmp_path))
+    monkeypatch.setenv("PATH", str(tools))
+    with pytest.raises(MissingDependencyError, match=r"`mvn`.* is not on PATH\. Install it"):
+        maven.maven_jars("kafka", ["org.apache.kafka:kafka_2.13:4.4.0"])
+    program = tools / "mvn"
+    program.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys\n"
+        "pathlib.Path(sys.argv[-1].removeprefix('-DoutputDirectory=')).mkdir()\n"
+    )
+    program.chmod(0o755)
+    assert maven.maven_jars("kafka", ["org.apache.kafka:kafka_2.13:4.4.0"]).is_dir()
+
+
+def test_programs_of_a_simulation() -> None:
+    """One that starts a thread is told which clients have none, and a name that is taken, how to start it again."""
+    polled: list[int] = []
+
+    async def starts(program: Program) -> None:
+        threading.Thread(target=print).start()
+
+    async def reads(program: Program) -> None:
+        async with AsyncConsumer(bootstrap_servers=program.bootstrap_servers) as consumer:
+            await consumer.assign([TopicPartition("t", 0)])
+            polled.append(len(await consumer.poll(1)))
+
+    with Simulation(topics={"t": 1}) as simulation:
+        simulation.start("wrong", starts)
+        with pytest.raises(SimulationError) as caught:
+            simulation.run(1)
+    assert "Use AsyncConsumer and AsyncProducer; Admin has threads" in str(caught.value.__cause__)
+    with Simulation(topics={"t": 1}) as simulation:
+        program = simulation.start("right", reads)
+        simulation.run(5)
+        with pytest.raises(SimulationError, match=re.escape("its restart() starts it again")):
+            simulation.start("right", reads)
+        program.restart()
+        simulation.run(5)
+    assert polled == [0, 0]
+
+
+def test_data_where_no_files_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "fcntl" else find(name, *more)
+    )
+    with pytest.raises(ConfigError, match="which this system lacks; keep the data in memory"):
+        Broker(data_dir=tmp_path)
+    with Broker() as broker:
+        assert broker.bootstrap_servers
+
+
+def test_a_port_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    bind = socket.socket.bind
+
+    def as_this_user(sock: socket.socket, address: Any) -> None:
+        if 0 < address[1] < 1024:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        bind(sock, address)
+
+    monkeypatch.setattr(socket.socket, "bind", as_this_user)
+    with pytest.raises(KafkaError, match="choose one above 1023, or 0 for any free one"):
+        Broker(port=92)
+    with Broker(port=0) as broker:
+        assert broker.bootstrap_servers

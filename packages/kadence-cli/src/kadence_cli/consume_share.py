@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from shlex import quote
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from kadence.printable import plural
@@ -92,9 +93,11 @@ def _tell_place(admin: Admin, group: str, topics: list[str]) -> None:
     reset = settings[_RESET].value if _RESET in settings else None
     is_new = all(at.start_offset is None for tp, at in offsets.items() if tp.topic in topics)
     if is_new and reset == "latest":
+        of_topics = " ".join(f"--topic {quote(topic)}" for topic in topics)
         say(
             f"group {group!r} has no place in {', '.join(topics)} yet, and {_RESET} is latest: it gets what is written "
-            f"from now on; `kadence groups reset {group} --type share` sets its place while it has no members"
+            f"from now on; `kadence groups reset {quote(group)} --type share {of_topics} --to earliest` sets its place "
+            "while it has no members"
         )
 
 

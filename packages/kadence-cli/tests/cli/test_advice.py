@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.cli.conftest import Run
 
-from kadence import Admin, NewTopic, Producer, TopicPartition
+from kadence import Admin, Consumer, NewTopic, Producer, TopicPartition
+from kadence.errors import UnknownTopicOrPartitionError
 from kadence_broker import Broker
+from kadence_cli import broker as broker_command
+from kadence_cli.common import CommandError, UsageError
 
 
 class Row(NamedTuple):
@@ -19,6 +26,7 @@ class Row(NamedTuple):
     right: tuple[str, ...]
     statuses: tuple[int, ...] = (0,)
     """Statuses of commands that understood the advice, whatever they found."""
+    stdin: bytes = b""
 
 
 ROWS = {
@@ -161,9 +169,126 @@ ROWS = {
         "write .parquet, .arrow or .jsonl",
         tuple(f"consume bytes -o {{out}}/c.{kind}" for kind in ("parquet", "arrow", "jsonl")),
     ),
+    "two kinds of groups": Row(
+        "consume t --group g --share q",
+        "--group and --share are two kinds of groups; give one of them",
+        ("consume t --group g3 -e", "consume t --share q --timeout 0.5"),
+    ),
+    "an end of a queue": Row(
+        "consume t --share q --to latest",
+        "-n and --timeout say when to stop",
+        ("consume t --share jobs -n 1 --timeout 20", "consume t --share q --timeout 0.5"),
+    ),
+    "an end of all of a queue": Row(
+        "consume t --share q -e",
+        "-n and --timeout say when to stop",
+        ("consume t --share jobs -n 1 --timeout 20", "consume t --share q --timeout 0.5"),
+    ),
+    "a file of a queue": Row(
+        "consume t --share q -o {out}/a.parquet",
+        "-o reads without a group; give --from and --to",
+        ("consume t --from earliest --to latest -o {out}/a.parquet",),
+    ),
+    "a place of a queue": Row(
+        "consume t --share jobs --from latest",
+        "the group has its place (`kadence groups reset` moves that)",
+        ("groups reset jobs --topic t --to latest", "consume t --share jobs --timeout 0.5"),
+    ),
+    "partitions of a queue": Row(
+        "consume t:0 --share q",
+        "with --share the group assigns the partitions; name the topic alone",
+        ("consume t --share q --timeout 0.5",),
+    ),
+    "a file of another kind to write": Row(
+        "consume t -o {out}/x.xyz",
+        "say it with --format",
+        ("consume t --format parquet -o {out}/x.xyz", "consume t --format records -o {out}/x.xyz"),
+    ),
+    "a file of another kind to read": Row(
+        "produce t -i {out}/rows.xyz", "say it with --format", ("produce t --format csv -i {out}/rows.xyz",)
+    ),
+    "a column that records do not have": Row(
+        "produce t -i {out}/extra.csv",
+        "Without a column value each row is written as a JSON document",
+        ("produce t -i {out}/documents.csv",),
+    ),
+    "times of nowhere": Row(
+        "produce t -i {out}/naive.parquet",
+        "the times have no zone; give the column one, such as UTC",
+        ("produce t -i {out}/utc.parquet",),
+    ),
+    "values that are no JSON": Row(
+        "produce t --format json",
+        "(--format json takes JSON, --format lines any text)",
+        ("produce t --format lines",),
+        stdin=b"no JSON\n",
+    ),
+    "a key of lines": Row(
+        "produce t --format lines --key id",
+        "--key needs --format json, or -i and a file with columns",
+        ("produce t --format json --key id", "produce t -i {out}/documents.csv --key colour"),
+        stdin=b'{"id": 1}\n',
+    ),
+    "a separator of documents": Row(
+        "produce t --format json --separator :",
+        "--separator needs --format lines, and a text such as ':'",
+        ("produce t --format lines --separator :",),
+        stdin=b"k:1\n",
+    ),
+    "values without a schema": Row(
+        "produce t --value avro",
+        "--value and --value-message need --value-schema FILE",
+        (
+            "produce t --value avro --value-schema {out}/long.avsc --schema-registry http://b:1 -i {out}/empty.jsonl",
+        ),
+    ),
+    "values of no registry": Row(
+        "consume t -e --value avro",
+        "values with a schema need --schema-registry URL",
+        ("consume t --from latest -e --value avro --schema-registry http://127.0.0.1:1",),
+    ),
+    "structs in CSV": Row(
+        "consume t --from latest --value avro --schema-registry http://127.0.0.1:1 -o {out}/s.csv",
+        "with --value write .parquet, .arrow or .jsonl",
+        tuple(
+            f"consume t --from latest --value avro --schema-registry http://127.0.0.1:1 -o {{out}}/s.{kind}"
+            for kind in ("parquet", "arrow", "jsonl")
+        ),
+    ),
+    "topics that no pattern matches": Row(
+        "topics describe x*", "`kadence topics list` shows all", ("topics list", "topics describe t*")
+    ),
+    "groups that no pattern matches": Row(
+        "groups describe x*", "`kadence groups list` shows all", ("groups list", "groups describe kn*")
+    ),
+    "a misspelt option": Row(
+        "consume t --exit-at-ed", "did you mean '--exit-at-end'?", ("consume t --exit-at-end",)
+    ),
+    "a misspelt command": Row("topic list", "did you mean 'topics'?", ("topics list",)),
+    "a setting without a value": Row(
+        "topics list -X client.id", "-X takes KEY=VALUE", ("topics list -X client.id=me",)
+    ),
+    "settings behind the command": Row(
+        "topics list --config {out}/client.properties",
+        "it stands before the command: kadence --config FILE",
+        ("--config {out}/client.properties topics list",),
+    ),
+    "a screen in a pipe": Row(
+        "top known", "`kadence groups lag GROUP` prints the lag once, also into a pipe", ("groups lag known",)
+    ),
     "no broker": Row(
         "topics list -b 127.0.0.1:1", "name a broker with -b HOST:PORT, or start one", ("topics list",)
     ),
+}
+
+
+FILES = {
+    "rows.xyz": "value\n1\n",
+    "extra.csv": "value,colour\n1,red\n",
+    "documents.csv": "colour\nred\n",
+    "long.avsc": '"long"',
+    "empty.jsonl": "",
+    "client.properties": "client.id=me\n",
 }
 
 
@@ -185,6 +310,11 @@ def world(broker: Broker, tmp_path: Path) -> dict[str, str]:
         producer.send("bytes", b"\xff")
     rows = tmp_path / "rows.csv"
     rows.write_text("value\n1\n")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    for name, zone in (("naive", None), ("utc", "UTC")):
+        times = pa.array([datetime(2026, 1, 1)], pa.timestamp("ms", zone))  # noqa: DTZ001 - it has none
+        pq.write_table(pa.table({"value": ["1"], "timestamp": times}), tmp_path / f"{name}.parquet")
     return {"out": str(tmp_path), "rows": str(rows)}
 
 
@@ -195,10 +325,49 @@ def test_a_command_that_follows_the_advice_works(
     with monkeypatch.context() as patch:
         # Nobody is reached at that address, however long it is tried.
         patch.setattr("kadence_cli.reach.REACHED_S", 1.0 if "127.0.0.1:1" in row.wrong else 30.0)
-        ran = kadence(*row.wrong.format(**world).split())
+        ran = kadence(*row.wrong.format(**world).split(), stdin=row.stdin)
     assert ran.status in (1, 2)
     assert re.search(re.escape(row.advice), ran.err), ran.err
     for right in row.right:
-        ran = kadence(*right.format(**world).split())
+        ran = kadence(*right.format(**world).split(), stdin=row.stdin)
         assert ran.status in row.statuses, ran.err
         assert row.advice not in ran.err
+
+
+def test_the_command_of_an_error_creates_the_topic_that_a_consumer_misses(
+    kadence: Run, broker: Broker
+) -> None:
+    missing = TopicPartition("made", 0)
+    with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
+        consumer.assign([missing])
+        with pytest.raises(UnknownTopicOrPartitionError) as caught:
+            consumer.position(missing, timeout=20)
+        found = re.search(r"create it \(kadence (topics create made)\)", str(caught.value))
+        assert found is not None
+        assert kadence(*found[1].split()).status == 0
+        assert consumer.position(missing, timeout=20) == 0
+
+
+@pytest.mark.parametrize("wrong", ["flights:x", "flights:0", ":6"])
+def test_a_topic_of_a_broker(wrong: str) -> None:
+    with pytest.raises(UsageError, match=r"takes NAME or NAME:PARTITIONS, e\.g\. flights:6"):
+        broker_command._topic(wrong)
+    assert broker_command._topic("flights:6") == ("flights", 6)
+    assert broker_command._topic("flights") == ("flights", 1)
+
+
+@pytest.mark.parametrize("wrong", ["me\n", "# nobody\n"], ids=["no password", "nobody"])
+def test_users_of_a_broker(wrong: str, tmp_path: Path) -> None:
+    users = tmp_path / "users"
+    users.write_text(wrong)
+    with pytest.raises(CommandError, match="a line is NAME:PASSWORD"):
+        broker_command._users(str(users))
+    users.write_text("me:pw\n")
+    assert broker_command._users(str(users)) == {"me": "pw"}
+
+
+def test_a_key_of_a_broker_has_a_certificate(tmp_path: Path) -> None:
+    given = {"tls_certificate": None, "tls_key": tmp_path / "key.pem", "tls_client_ca": None}
+    with pytest.raises(UsageError, match="--tls-key and --tls-client-ca need --tls-certificate"):
+        broker_command._tls(argparse.Namespace(**given))
+    assert broker_command._tls(argparse.Namespace(**given | {"tls_certificate": tmp_path / "c.pem"}))

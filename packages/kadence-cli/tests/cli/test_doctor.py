@@ -223,3 +223,5 @@ def test_spark_workers_of_another_interpreter(monkeypatch: pytest.MonkeyPatch, t
     assert worker["status"] == "wrong"
     assert "there is no such program" in worker["found"]
     assert f"set PYSPARK_PYTHON to {sys.executable}" in worker["found"]
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert doctor._worker()["status"] == "ok"

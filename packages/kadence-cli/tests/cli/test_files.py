@@ -133,6 +133,14 @@ def test_values_with_a_schema(
     assert ran.status == 1
     assert "from avro:0, offset 3 on values have fields that none had before" in ran.err
     assert pq.read_table(file).num_rows == 3
+    # As it says: two files, or lines.
+    for name, range_, count in (
+        ("before.parquet", ("--to", "3"), 3),
+        ("after.parquet", ("--from", "3"), 1),
+        ("all.jsonl", (), 4),
+    ):
+        ran = kadence("consume", "avro", "--value", "avro", "-o", str(tmp_path / name), *range_)
+        assert (ran.status, ran.err.startswith(f"{count} record")) == (0, True), ran.err
     for name, kind, said in (
         ("a.csv", "avro", "no columns of structs"),
         ("a.arrow", "json-schema", "write .jsonl"),

@@ -210,6 +210,10 @@ def test_a_queue_under_latest_says_that_it_has_no_place(kadence: Run) -> None:
         "group 'work' has no place in jobs yet, and share.auto.offset.reset is latest: "
     )
     assert ran.err.endswith("0 records\n")
+    command = ran.err.split("`")[1].split()
+    assert command[0] == "kadence"
+    assert kadence(*command[1:]).status == 0
+    assert kadence("consume", "jobs", "--share", "work", "-n", "9").status == 0
 
 
 @pytest.mark.parametrize(

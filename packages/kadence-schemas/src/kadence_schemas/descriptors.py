@@ -9,14 +9,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, MissingDependencyError
 from kadence_schemas.known_files import KNOWN_FILES, known_file
 from kadence_schemas.schemas import ResolvedSchema
 
-__all__ = ["Messages"]
+__all__ = ["NO_REGISTRY", "Messages"]
+
+NO_REGISTRY: Final = "a ProtobufDeserializer with a message_type needs none of them"
+"""What a deserialiser does without a registry's definitions."""
 
 
 class Messages:
@@ -60,8 +63,11 @@ class Messages:
             ) from None
 
     @classmethod
-    def of_registered(cls, registered: ResolvedSchema) -> Messages:
+    def of_registered(cls, registered: ResolvedSchema, instead: str) -> Messages:
         """From a registry.
+
+        Args:
+            instead: for the error, where else the definitions may come from.
 
         Raises:
             ConfigError: its answer is not a compiled definition.
@@ -78,8 +84,7 @@ class Messages:
                 file = descriptors.FileDescriptorProto.FromString(base64.b64decode(found.text, validate=True))
             except (ValueError, _decode_error()):
                 raise ConfigError(
-                    "the schema registry returns no compiled Protobuf definitions (format=serialized); name a "
-                    "descriptor set with the option value.schema"
+                    f"the schema registry returns no compiled Protobuf definitions (format=serialized); {instead}"
                 ) from None
             file.name = name
             files[name] = file

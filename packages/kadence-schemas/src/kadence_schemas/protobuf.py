@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, MissingDependencyError, SerializationError
 from kadence_schemas.client import SchemaRegistryClient
-from kadence_schemas.descriptors import Messages
+from kadence_schemas.descriptors import NO_REGISTRY, Messages
 from kadence_schemas.framing import HEADER, Frame, place_of, said_of
 from kadence_schemas.known_files import KNOWN_FILES
 from kadence_schemas.reading import Frames
@@ -211,7 +211,7 @@ class ProtobufDeserializer(Generic[M]):
         if files is None:
             resolved = self._registry.resolve_one(frame.schema, PROTOBUF, frame.subject)
             try:
-                files = Messages.of_registered(resolved)
+                files = Messages.of_registered(resolved, NO_REGISTRY)
             except ConfigError as problem:
                 files = problem
             self._files[place] = files

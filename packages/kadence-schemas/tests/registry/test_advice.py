@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 from tests.registry.cases import message_type
+from tests.registry.registry_server import RegistryServer
 
-from kadence.errors import ConfigError, SchemaNotFoundError, SerializationError
+from kadence.errors import ConfigError, MissingDependencyError, SchemaNotFoundError, SerializationError
 from kadence_schemas import (
     AvroSerializer,
     JsonSchemaDeserializer,
@@ -18,6 +20,8 @@ from kadence_schemas import (
     Schema,
     SchemaRegistryClient,
 )
+from kadence_schemas.http import _about_to_talk
+from kadence_schemas.schemas import ResolvedSchema
 from kadence_testing.schema_registry import SchemaRegistryServer
 
 LONG = '"long"'
@@ -48,6 +52,13 @@ def latest(client: SchemaRegistryClient) -> None:
 def subjects(token: Any) -> Call:
     """What the registry has, for a client with this token."""
     return lambda c: SchemaRegistryClient(*c._urls, bearer_auth_token=token).get_subjects()
+
+
+class OfTexts:
+    """A registry that has definitions of Protobuf as text only, as some others than Confluent's."""
+
+    def resolve_one(self, *_: object) -> ResolvedSchema:
+        return ResolvedSchema("PROTOBUF", 'syntax = "proto3"; message Unit {}')
 
 
 TITLED = {"title": "Count", "type": "integer"}
@@ -170,3 +181,45 @@ def test_calls_that_follow_the_advice_work(row: Row) -> None:
     for right in row.right:
         with SchemaRegistryServer() as server:
             right(SchemaRegistryClient(server.url, max_retries=0))
+
+
+def test_protobuf_of_a_registry_of_texts() -> None:
+    of_texts: Any = OfTexts()
+    record = b"\0\0\0\0\7\0"
+    with pytest.raises(
+        SerializationError, match="a ProtobufDeserializer with a message_type needs none of them"
+    ):
+        ProtobufDeserializer(of_texts).deserialize("t", (), record)
+    unit = message_type("shop.Unit")
+    assert ProtobufDeserializer(of_texts, unit).deserialize("t", (), record) == unit()
+
+
+def test_json_without_its_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    record = b"\0\0\0\0\x011"
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "jsonschema", None)
+        with pytest.raises(MissingDependencyError, match="or pass validate=False"):
+            JsonSchemaDeserializer(None, {"type": "integer"})
+        assert JsonSchemaDeserializer(None, validate=False).deserialize("t", (), record) == 1
+
+
+def test_a_registry_that_asks_for_a_login(registry: RegistryServer) -> None:
+    registry.schemas[7] = {"schema": '"long"'}
+    for header, login in (
+        ("Basic bWU6cHc=", {"basic_auth_user_info": "me:pw"}),
+        ("Bearer t", {"bearer_auth_token": "t"}),
+    ):
+        registry.token = header
+        with pytest.raises(
+            ConfigError,
+            match=r"see the options schema\.registry\.basic\.auth\.user\.info, schema\.registry\.bearer\.auth\.token",
+        ):
+            SchemaRegistryClient(registry.url).get_schema(7)
+        assert SchemaRegistryClient(registry.url, **login).get_schema(7).schema_str == '"long"'
+
+
+def test_a_login_in_the_open(caplog: pytest.LogCaptureFixture) -> None:
+    _about_to_talk("http://advice.example")
+    assert caplog.messages[0].endswith("is sent to http://advice.example unencrypted: use https://")
+    _about_to_talk("https://advice.example")
+    assert len(caplog.messages) == 1

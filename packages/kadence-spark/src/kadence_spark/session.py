@@ -76,7 +76,8 @@ def session(
         app_name: the application's name in Spark's pages.
         master: e.g. ``local[4]``. None: the default of spark-submit or Spark.
         conf: further Spark settings; they override those made here. If a session is running already, settings that
-            Spark reads only when it starts, including ``master``, have no effect, and are logged.
+            Spark reads only when it starts, including ``master``, have no effect, and are logged. So are settings of
+            Java, such as ``spark.driver.memory``, if Java is running already, maybe of a stopped session.
 
     Raises:
         MissingDependencyError: PySpark or Java is missing, or the workers' Python lacks a package that they need.
@@ -119,8 +120,12 @@ def started(
     if (running := SparkContext._active_spark_context) is not None:
         _check(running)
         spark = _with_zone(_able(_with(builder, conf).getOrCreate()))
-        _tell_of_late_settings(spark, ({} if master is None else {"spark.master": master}) | dict(conf or {}))
+        given = ({} if master is None else {"spark.master": master}) | dict(conf or {})
+        _tell_of_late_settings(spark, given)
+        _tell_of_javas_settings(spark, given)
         return spark
+    # It runs on after a session was stopped.
+    has_java = is_submitted() or SparkContext._gateway is not None
     place = master or str((conf or {}).get("spark.master", "" if is_submitted() else "local"))
     named = {"spark.app.name": app_name} | ({} if master is None else {"spark.master": master})
     settings = {**named, **SETTINGS, **socket_settings(place, conf or {}), **(conf or {})}
@@ -128,6 +133,8 @@ def started(
         with _handlers_kept(hold=hold):
             start(SparkConf().setAll([(key, _as_text(value)) for key, value in settings.items()]))
         spark = _with_zone(_able(_with(builder, settings).getOrCreate()))
+    if has_java:
+        _tell_of_javas_settings(spark, conf or {})
     _on_ctrl_c(spark.sparkContext)
     return spark
 
@@ -206,7 +213,8 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
     late = [
         name
         for name, value in settings.items()
-        if in_force.get(name) != _as_text(value)
+        if name not in _OF_JAVA
+        and in_force.get(name) != _as_text(value)
         # Settings that Spark does not know belong to catalogs or Delta, which read them at any time.
         and (name == "spark.master" or name.startswith("spark.hadoop.") or known.findEntry(name) is not None)
         and not spark.conf.isModifiable(name)
@@ -216,6 +224,42 @@ def _tell_of_late_settings(spark: SparkSession, settings: Mapping[str, Any]) -> 
             "a Spark session runs already, so these settings have no effect: %s; stop() it "
             "first to start one with them",
             ", ".join(late),
+        )
+
+
+_OF_JAVA: Final = frozenset(
+    {
+        "spark.driver.memory",
+        "spark.driver.extraJavaOptions",
+        "spark.driver.defaultJavaOptions",
+        "spark.driver.extraClassPath",
+        "spark.driver.extraLibraryPath",
+        "spark.jars.packages",
+        "spark.jars.excludes",
+        "spark.jars.repositories",
+        "spark.jars.ivy",
+        "spark.jars.ivySettings",
+    }
+)
+"""Settings with which Java is started. It runs until the program ends, and later sessions use it, too."""
+
+
+def _tell_of_javas_settings(spark: SparkSession, settings: Mapping[str, Any]) -> None:
+    """Log settings that Java was not started with. Spark would even show them as those of the session."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None  # the session runs
+    late = [
+        name
+        for name, value in settings.items()
+        if name in _OF_JAVA and jvm.java.lang.System.getProperty(name) != _as_text(value)
+    ]
+    if late:
+        _log.warning(
+            "Java runs already, so these settings have no effect: %s; %s",
+            ", ".join(late),
+            "give them to spark-submit"
+            if is_submitted()
+            else "start the program anew with them in its first session",
         )
 
 

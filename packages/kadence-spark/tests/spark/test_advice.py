@@ -7,27 +7,43 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import types as T  # noqa: N812 - as everybody calls it
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 from kadence.environment import Environment
-from kadence.errors import ConfigError, KafkaError
+from kadence.errors import ConfigError, KafkaError, MissingDependencyError
 from kadence.types import TopicPartition
+from kadence_schemas.schemas import ResolvedSchema
+from kadence_spark.datasource import KadenceDataSource
 from kadence_spark.decode import options as decoding
-from kadence_spark.decode.formats import decoder_of
+from kadence_spark.decode.formats import arrow_of_side, decoder_of
 from kadence_spark.decode.inference import decoded_ddl
 from kadence_spark.decode.layout import layout_of
 from kadence_spark.lakehouse import options as lakehouse
+from kadence_spark.lakehouse.columns import arrow_schema, fit
+from kadence_spark.lakehouse.datasource import DeltaSource, IcebergSource
+from kadence_spark.lakehouse.delta import check_partitions
+from kadence_spark.pipeline import run
 from kadence_spark.pipeline.checks import checked
+from kadence_spark.pipeline.columns import check_columns
+from kadence_spark.pipeline.directory import Shape
+from kadence_spark.pipeline.model import Output
 from kadence_spark.pipeline.reading import parse as pipeline_of
+from kadence_spark.session import _tell_of_javas_settings, _tell_of_late_settings
 from kadence_spark.sink import options as sink
+from kadence_spark.sink.columns import COLUMNS as SINK_COLUMNS
+from kadence_spark.sink.columns import HEADERS_TYPE, RecordColumns
 from kadence_spark.source import options as source
 from kadence_spark.source.java_regex import compiled
+from kadence_spark.source.offsets import NOT_BEGUN, Point
 from kadence_spark.source.schema import COLUMNS, projection
-from kadence_spark.source.start import Subscription, check_existence
+from kadence_spark.source.start import Subscription, _at_times, check_existence
 from kadence_spark.table import options_of_new_table
 
 SERVERS = {"kafka.bootstrap.servers": "b:9092"}
@@ -422,6 +438,52 @@ def exists(topics: str) -> None:
     check_existence(Subscription(tuple(topics.split(","))), [TopicPartition("orders", 0)])
 
 
+def chosen_with(*, headers: bool) -> Callable[[tuple[str, str]], object]:
+    return lambda column: projection([column], include_headers=headers)
+
+
+def to_write(columns: list[tuple[str, str]]) -> object:
+    return RecordColumns.of(columns, "t")
+
+
+def by_columns(names: tuple[str, ...]) -> None:
+    """A new Delta table of columns of these types, partitioned by these."""
+    kinds = {
+        "text": pa.string(),
+        "number": pa.int64(),
+        "day": pa.date32(),
+        "truth": pa.bool_(),
+        "ratio": pa.float64(),
+    }
+    left = names if len(names) == 4 else tuple(kinds)
+    check_partitions(pa.schema([(name, kinds[name]) for name in left]), names)
+
+
+def files(given: tuple[T.StructType, dict[str, Any]]) -> None:
+    """Rows for a pipeline's files."""
+    schema, how = given
+    output = Output(format=how.get("format", "parquet"), path="table", partition_by=how.get("by", ()))
+    check_columns(schema, output, "sink", how.get("zone", "UTC"))
+
+
+def fitted(given: tuple[dict[str, pa.DataType], dict[str, pa.DataType], bool]) -> object:
+    """Rows for a Delta or Iceberg table, with the option mergeSchema or without."""
+    rows, table, may_add = given
+    return fit(pa.schema(rows), pa.schema(table), may_add=may_add)
+
+
+def begun_at(given: tuple[int, bool]) -> object:
+    """Where a query begins by a time in a partition whose last record has the offset 5 and the time 500."""
+    at, or_latest = given
+    brokers: Any = SimpleNamespace(
+        offsets_for_times=lambda times: {each: 5 if time <= 500 else None for each, time in times.items()},
+        log_ends=lambda partitions: dict.fromkeys(partitions, 6),
+    )
+    found = _at_times("startingTimestamp", {TopicPartition("t", 0): at}, brokers, or_latest=or_latest)
+    assert found == {TopicPartition("t", 0): 5 if at <= 500 else 6}
+    return found
+
+
 INNER = struct(a=T.IntegerType())
 LONG, TEXT, BYTES = T.LongType(), T.StringType(), T.BinaryType()
 PURE = {
@@ -475,6 +537,139 @@ PURE = {
     "a column of another type": Row(
         chosen, ("value", "string"), "column 'value' is binary, not string; cast it", (("value", "binary"),)
     ),
+    "a column of another type than asked for": Row(
+        chosen,
+        ("offset", "int"),
+        "column 'offset' is bigint, not int; cast it after load()",
+        (("offset", "bigint"),),
+    ),
+    "headers without their option": Row(
+        chosen_with(headers=False),
+        ("headers", HEADERS_TYPE),
+        "need the option includeHeaders=true",
+        (),
+    ),
+    "a column twice": Row(
+        to_write,
+        [("value", "string"), ("value", "binary")],
+        "there are 2 columns 'value'; keep one of them",
+        ([("value", "string")], [("value", "binary")]),
+    ),
+    "a document to write": Row(
+        to_write,
+        [("value", "struct<id:bigint>")],
+        "turn it into text with to_json(value), or into bytes",
+        ([("value", "string")], [("value", "binary")]),
+    ),
+    "a value in capitals": Row(to_write, [("Value", "string")], "rename 'Value'", ([("value", "string")],)),
+    "rows without a value": Row(
+        to_write,
+        [("key", "string")],
+        "the sink needs a column 'value' of type string or binary",
+        ([("key", "string"), ("value", "string")], [("value", "binary")]),
+    ),
+    "rows of no topic": Row(
+        lambda columns: RecordColumns.of(columns, None),
+        [("value", "string")],
+        "the sink needs the option topic, or a column 'topic' of type string",
+        ([("value", "string"), ("topic", "string")],),
+    ),
+    "a checkpoint of another source": Row(
+        Point.from_json,
+        {"sourceVersion": 1},
+        "give this query a checkpointLocation of its own",
+        (NOT_BEGUN, {"topic": {"0": 12}}),
+    ),
+    "a Delta table by a number": Row(
+        by_columns,
+        ("ratio",),
+        "column ratio is double: tables are partitioned by texts, integers, dates and booleans",
+        (("text",), ("number",), ("day",), ("truth",)),
+    ),
+    "a Delta table by a column that there is not": Row(
+        by_columns, ("days",), "option partitionBy: there is no column days", (("day",),)
+    ),
+    "a Delta table by all columns": Row(
+        by_columns,
+        ("ratio", "text", "number", "day", "truth")[1:],
+        "a table needs a column beside those that partition it",
+        (("text", "number", "day"),),
+    ),
+    "a table's type that differs": Row(
+        fitted,
+        ({"id": pa.string()}, {"id": pa.int64()}, False),
+        "column id is string in the rows and int64 in the table: cast it",
+        (({"id": pa.int64()}, {"id": pa.int64()}, False),),
+    ),
+    "a column that the table does not have": Row(
+        fitted,
+        ({"id": pa.int64(), "more": pa.string()}, {"id": pa.int64()}, False),
+        "leave it out of the rows, or add it with the option mergeSchema=true",
+        (
+            ({"id": pa.int64()}, {"id": pa.int64()}, False),
+            ({"id": pa.int64(), "more": pa.string()}, {"id": pa.int64()}, True),
+        ),
+    ),
+    "a column in capitals": Row(
+        fitted,
+        ({"ID": pa.int64()}, {"id": pa.int64()}, False),
+        "rename it, case counts",
+        (({"id": pa.int64()}, {"id": pa.int64()}, False),),
+    ),
+    "a type that no table has": Row(
+        lambda rows: arrow_schema(rows, "Delta"),
+        struct(a=T.CalendarIntervalType()),
+        "cannot be written to Delta: cast it",
+        (struct(a=TEXT),),
+    ),
+    "columns that differ in case": Row(
+        lambda rows: arrow_schema(rows, "Delta"),
+        struct(a=LONG, A=LONG),
+        "the rows have more than one column 'a'; rename one of them",
+        (struct(a=LONG, b=LONG),),
+    ),
+    "files by bytes": Row(
+        files,
+        (struct(a=BYTES, b=LONG), {"by": ("a",)}),
+        "names of directories are texts: cast it",
+        ((struct(a=TEXT, b=LONG), {"by": ("a",)}),),
+    ),
+    "files by local times": Row(
+        files,
+        (struct(at=T.TimestampType(), b=LONG), {"by": ("at",), "zone": "Europe/Berlin"}),
+        "partition by a date, or set sql.session.timeZone of [spark] to UTC",
+        (
+            (struct(at=T.DateType(), b=LONG), {"by": ("at",), "zone": "Europe/Berlin"}),
+            (struct(at=T.TimestampType(), b=LONG), {"by": ("at",), "zone": "UTC"}),
+        ),
+    ),
+    "files by all columns": Row(
+        files,
+        (struct(a=TEXT), {"by": ("a",)}),
+        "a table needs a column beside those that partition it",
+        ((struct(a=TEXT, b=LONG), {"by": ("a",)}),),
+    ),
+    "the column of directories": Row(
+        files,
+        (struct(batch=LONG), {}),
+        "which is the name of the directories; rename it",
+        ((struct(batches=LONG), {}),),
+    ),
+    "structs in CSV": Row(
+        files,
+        (struct(a=INNER), {"format": "csv"}),
+        "which CSV does not have; cast it, or take another format",
+        (
+            (struct(a=TEXT), {"format": "csv"}),
+            *((struct(a=INNER), {"format": each}) for each in ("json", "orc")),
+        ),
+    ),
+    "a time after the last record": Row(
+        begun_at,
+        (1000, False),
+        "choose an earlier time, or set startingOffsetsByTimestampStrategy=latest",
+        ((500, False), (1000, True)),
+    ),
     "a topic that does not exist": Row(
         exists, "orders,order", "create it first, or check the option's spelling", ("orders",)
     ),
@@ -487,3 +682,181 @@ def test_schemas_that_follow_the_advice_are_accepted(row: Row) -> None:
         row.read(row.wrong)
     for right in row.right:
         row.read(right)
+
+
+def test_headers_that_a_schema_names() -> None:
+    chosen_with(headers=True)(("headers", HEADERS_TYPE))
+
+
+@pytest.mark.parametrize("name", SINK_COLUMNS)
+def test_a_column_that_is_cast_as_the_error_says(name: str) -> None:
+    columns = {"value": "string", "topic": "string", name: "double"}
+    with pytest.raises(ConfigError) as caught:
+        RecordColumns.of(columns.items(), None)
+    found = re.search(rf"cast it: CAST\({name} AS (.+)\)$", str(caught.value))
+    assert found is not None
+    RecordColumns.of({**columns, name: found[1]}.items(), None)
+
+
+def shape(**changed: Any) -> Shape:
+    """What batches of a table are like."""
+    given = {"form": "csv", "partition_by": (), "columns": (("id", "int"),), "options": ()}
+    return Shape(since=0, **{**given, **changed})
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (shape(), shape(form="json")),
+        (shape(), shape(partition_by=("id",))),
+        (shape(), shape(columns=(("id", "int"), ("name", "string")))),
+        (shape(), shape(options=(("sep", ";"),))),
+    ],
+    ids=["format", "partitions", "columns", "option"],
+)
+def test_a_table_that_is_written_otherwise(before: Shape, now: Shape) -> None:
+    """A table of a new checkpoint has no batches yet, and so nothing to differ from."""
+    told = before.objection(now, "table")
+    assert told is not None
+    assert told.endswith("put it back, or begin a new table with a checkpoint of its own")
+    assert before.objection(before, "table") is None
+
+
+def test_a_table_whose_column_has_another_type() -> None:
+    before = shape(form="parquet")
+    told = before.objection(shape(form="parquet", columns=(("id", "bigint"),)), "table")
+    assert told is not None
+    assert "column id is bigint now, and int in the table table: cast it in a transform" in told
+    assert (
+        before.objection(shape(form="parquet", columns=(("id", "int"), ("more", "string"))), "table") is None
+    )
+
+
+def a_source(**options: str) -> KadenceDataSource:
+    given = CaseInsensitiveDict()
+    given.update({"kafka.bootstrap.servers": "localhost:9092", **options})
+    return KadenceDataSource(given)
+
+
+COLUMNS_READ = T.StructType([T.StructField("value", T.BinaryType())])
+
+
+def test_streams_of_an_older_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, writes = a_source(subscribe="t"), a_source(topic="t")
+    with monkeypatch.context() as patch:
+        patch.setattr("pyspark.__version__", "4.1.4")
+        with pytest.raises(
+            MissingDependencyError, match=r"need PySpark 4\.2 or newer; batch queries work with this one"
+        ):
+            reads.streamReader(COLUMNS_READ)
+        reads.reader(COLUMNS_READ)
+        writes.streamWriter(COLUMNS_READ, overwrite=False)
+        patch.setattr("pyspark.__version__", "4.0.1")
+        with pytest.raises(
+            MissingDependencyError, match=r"need PySpark 4\.1 or newer; batch writes work with this one"
+        ):
+            writes.streamWriter(COLUMNS_READ, overwrite=False)
+        writes.writer(COLUMNS_READ, overwrite=False)
+        patch.setattr("pyspark.__version__", "4.2.0")
+        reads.streamReader(COLUMNS_READ)
+
+
+def running(settings: Mapping[str, str], java: Mapping[str, str]) -> Any:
+    """A session that was started with these settings, on a Java that was started with others."""
+    config = SimpleNamespace(ConfigEntry=SimpleNamespace(findEntry=lambda _: "known"))
+    jvm = SimpleNamespace(
+        org=SimpleNamespace(
+            apache=SimpleNamespace(spark=SimpleNamespace(internal=SimpleNamespace(config=config)))
+        ),
+        java=SimpleNamespace(lang=SimpleNamespace(System=SimpleNamespace(getProperty=java.get))),
+    )
+    context = SimpleNamespace(
+        _jvm=jvm, getConf=lambda: SimpleNamespace(getAll=lambda: list(settings.items()))
+    )
+    return SimpleNamespace(sparkContext=context, conf=SimpleNamespace(isModifiable=lambda _: False))
+
+
+def test_settings_that_come_too_late_for_a_session(caplog: pytest.LogCaptureFixture) -> None:
+    given = {"spark.ui.port": "4050", "spark.driver.memory": "2g"}
+    _tell_of_late_settings(running({}, {}), given)
+    (told,) = caplog.messages
+    assert told.endswith("have no effect: spark.ui.port; stop() it first to start one with them")
+    caplog.clear()
+    _tell_of_late_settings(running(given, {}), given)
+    assert not caplog.messages
+
+
+def test_settings_that_come_too_late_for_java(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs until the program ends: a session that is stopped before the next one is no help."""
+    given = {"spark.ui.port": "4050", "spark.driver.memory": "2g"}
+    stopped_before = running(given, {"spark.driver.memory": "1g"})
+    _tell_of_javas_settings(stopped_before, given)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    _tell_of_javas_settings(stopped_before, given)
+    plain, submitted = caplog.messages
+    assert plain.endswith(
+        "have no effect: spark.driver.memory; start the program anew with them in its first session"
+    )
+    assert submitted.endswith("have no effect: spark.driver.memory; give them to spark-submit")
+    caplog.clear()
+    _tell_of_javas_settings(running({}, given), given)
+    assert not caplog.messages
+
+
+@pytest.mark.parametrize("side", ["value", "key"])
+def test_protobuf_of_a_registry_of_texts(side: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from google.protobuf import descriptor_pb2, empty_pb2
+
+    def type_of(**more: str) -> object:
+        given = {f"{side}.format": "protobuf", "schema.registry.url": "http://b:8081"}
+        parsed = decoding.parse({**given, **{f"{side}.{name}": text for name, text in more.items()}})
+        assert parsed is not None
+        return arrow_of_side(parsed.value if side == "value" else parsed.key, "t")
+
+    monkeypatch.setattr(
+        "kadence_spark.decode.formats._newest", lambda *_: ResolvedSchema("PROTOBUF", "message")
+    )
+    with pytest.raises(ConfigError, match=rf"with the options {side}\.schema and {side}\.message"):
+        type_of()
+    file = descriptor_pb2.FileDescriptorProto.FromString(empty_pb2.DESCRIPTOR.serialized_pb)
+    written = tmp_path / "empty.desc"
+    written.write_bytes(descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString())
+    assert type_of(schema=str(written), message="google.protobuf.Empty") is not None
+
+
+def test_a_topic_is_appended_to() -> None:
+    with pytest.raises(ConfigError, match=re.escape('use .mode("append")')):
+        a_source(topic="t").writer(COLUMNS_READ, overwrite=True)
+    a_source(topic="t").writer(COLUMNS_READ, overwrite=False)
+
+
+def test_options_that_a_table_does_not_have() -> None:
+    bare = KadenceDataSource(CaseInsensitiveDict())
+    with pytest.raises(ConfigError, match=re.escape("WITH ('kafka.bootstrap.servers'='...', ...)")):
+        bare.schema()
+    assert a_source(subscribe="t").schema()
+    with pytest.raises(
+        ConfigError, match=re.escape('df.write.format("kadence") with the options kafka.bootstrap')
+    ):
+        bare.writer(COLUMNS_READ, overwrite=False)
+    a_source(topic="t").writer(COLUMNS_READ, overwrite=False)
+
+
+@pytest.mark.parametrize(("kind", "reader"), [(DeltaSource, "delta"), (IcebergSource, "iceberg")])
+def test_a_sink_of_tables_reads_none(kind: type[DeltaSource], reader: str) -> None:
+    with pytest.raises(ConfigError, match=f"read them with the {reader} reader of your choice"):
+        kind(CaseInsensitiveDict()).schema()
+
+
+def test_a_pipeline_without_a_server_of_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(run, "session_apart", lambda name, **_: opened.append(name))
+    pipeline = checked(pipeline_of(PIPELINE, "numbers.toml", {}), Environment({}))
+    monkeypatch.setenv("SPARK_REMOTE", "sc://localhost")
+    with pytest.raises(ConfigError, match="unset the variable SPARK_REMOTE"):
+        run.open_session(pipeline, Environment({}))
+    monkeypatch.delenv("SPARK_REMOTE")
+    run.open_session(pipeline, Environment({}))
+    assert opened == ["numbers"]

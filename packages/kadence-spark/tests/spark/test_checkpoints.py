@@ -90,6 +90,9 @@ def test_a_first_batch_that_is_not_committed_is_left_to_kadence(tmp_path: Path) 
     ):
         rewrite_for_connector(found)
     assert json.loads(*offsets(found, 0)) == OURS
+    ended = checkpoint(tmp_path / "ended", [[OURS]], committed=1)
+    rewrite_for_connector(ended)
+    assert Checkpoint.read(ended).is_for_connector
     # Without starts there is nothing to lose: it began at what the connector noted.
     found = checkpoint(tmp_path / "theirs", [[NEXT]], committed=0)
     rewrite_for_connector(found)
@@ -133,6 +136,9 @@ def test_a_query_that_runs_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(Path, "replace", meanwhile)
     with pytest.raises(IllegalStateError, match=r"a query runs on .* stop it, and try again"):
         rewrite_for_connector(found)
+    monkeypatch.undo()
+    rewrite_for_connector(found)
+    assert Checkpoint.read(found).is_for_connector
 
 
 @pytest.mark.parametrize(
@@ -148,9 +154,12 @@ def test_a_query_that_runs_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest
 )
 def test_files_that_are_not_known(tmp_path: Path, text: str, said: str) -> None:
     found = checkpoint(tmp_path, [[OURS]], committed=1)
+    before = (found / "offsets" / "0").read_bytes()
     (found / "offsets" / "0").write_text(text, errors="surrogateescape")
     with pytest.raises(IllegalStateError, match=said):
         Checkpoint.read(found)
+    (found / "offsets" / "0").write_bytes(before)
+    assert Checkpoint.read(found).last.is_committed
     with pytest.raises(IllegalStateError, match="is not a checkpoint with a batch"):
         Checkpoint.read(tmp_path / "nowhere")
 

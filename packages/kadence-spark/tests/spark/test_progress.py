@@ -56,6 +56,9 @@ def test_a_query_that_has_reported_nothing_is_told_of_once(caplog: pytest.LogCap
         "query orders",
         "query run-2",
     ]
+    assert all(message.endswith("call it again after its first batch") for message in caplog.messages)
+    named.lastProgress = SimpleNamespace(json=json.dumps(REPORT))
+    assert lag(named) == lag(REPORT)
 
 
 def test_a_partition_that_no_batch_has_met_counts_from_its_start() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import pickle
 import re
@@ -14,6 +15,7 @@ import pytest
 from tests.advice.rows import Call, Row, raises
 
 from kadence import (
+    AsyncConsumer,
     Consumer,
     RebalanceListener,
     SubscriptionPattern,
@@ -23,6 +25,7 @@ from kadence.errors import (
     ConcurrentAccessError,
     ConfigError,
     IllegalStateError,
+    InvalidGroupIdError,
     InvalidTopicError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -124,6 +127,13 @@ CONSUMER = {
         "use re.compile('t.*'), which is matched here",
         (then(lambda c: c.subscribe(re.compile("t.*")), polled),),
         {"group_protocol": "classic"},
+    ),
+    "a subscription of no group": Row(
+        lambda c: c.subscribe("t"),
+        InvalidGroupIdError,
+        "subscribe() needs group.id; without a group assign_topics() reads all of a topic",
+        (then(lambda c: c.assign_topics("t"), polled),),
+        {"group_id": None},
     ),
     "a topic's name": Row(
         lambda c: c.subscribe("a b"),
@@ -330,3 +340,23 @@ def test_a_consumer_that_is_not_closed_says_how_to_close_it(servers: str) -> Non
         with Consumer(bootstrap_servers=servers):
             pass
         gc.collect()
+
+
+def test_another_task_makes_other_calls_while_one_polls(servers: str) -> None:
+    async def main() -> None:
+        async with AsyncConsumer(bootstrap_servers=servers) as consumer:
+            await consumer.assign([PARTITION])
+            await consumer.seek_to_end()
+            await consumer.position(PARTITION)
+            polling = asyncio.ensure_future(consumer.poll(60))
+            await asyncio.sleep(0)
+            with pytest.raises(
+                ConcurrentAccessError,
+                match="only one task may poll at a time, but other tasks may make other calls",
+            ):
+                await consumer.poll(0)
+            assert await consumer.position(PARTITION) == 5
+            await consumer.seek(PARTITION, 4)
+            assert [record.value for record in await polling] == [b"4"]
+
+    asyncio.run(main())

@@ -12,7 +12,7 @@ import pytest
 
 from kadence import Broker, Producer, Retry, read
 from kadence.errors import KafkaError
-from kadence.own_files import check_own
+from kadence.own_files import check_own, own_directory
 
 CALL = """\
 import sys
@@ -99,6 +99,19 @@ def test_a_directory_that_others_write_to(tmp_path: Path) -> None:
         check_own(tmp_path)
     subprocess.run(["chmod", "go-w", str(tmp_path)], check=True)
     check_own(tmp_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="owners of POSIX")
+def test_a_directory_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+        with pytest.raises(
+            PermissionError, match="name a directory of your own, or one that does not exist yet"
+        ):
+            own_directory(tmp_path)
+    assert own_directory(tmp_path / "new").is_dir()
+    tmp_path.chmod(0o700)
+    own_directory(tmp_path)
 
 
 def test_brokers_that_read_does_not_find(monkeypatch: pytest.MonkeyPatch) -> None:

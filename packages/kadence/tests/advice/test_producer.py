@@ -160,6 +160,18 @@ READ = {
         "leave out group.id",
         (lambda s: read("t", bootstrap_servers=s),),
     ),
+    "a misspelt argument": Row(
+        lambda s: read("t", bootstrap_servers=s, untill="latest"),
+        ConfigError,
+        "there is no 'untill': did you mean 'until'?",
+        (lambda s: read("t", bootstrap_servers=s, until="latest"),),
+    ),
+    "no topic": Row(
+        lambda s: read([], bootstrap_servers=s),
+        ValueError,
+        "read() needs a topic",
+        (lambda s: read(["t"], bootstrap_servers=s),),
+    ),
     "a deserialiser of keys": Row(
         lambda s: read("t", bootstrap_servers=s, key_deserializer="string"),
         ConfigError,

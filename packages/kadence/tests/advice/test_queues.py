@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from kadence import AcknowledgeType, Admin, Broker, ConfigResource, Consumer, Producer, ShareConsumer
+from kadence import AcknowledgeType, Admin, Broker, ConfigResource, Consumer, Producer, Retry, ShareConsumer
 from kadence.config import ShareConsumerConfig
 from kadence.config.share_consumer import _REFUSED
-from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence.errors import ConfigError, IllegalStateError, KafkaError, RecordDeserializationError
 
 SERVERS = {"bootstrap.servers": "127.0.0.1:1", "group.id": "queue"}
 OF_THE_GROUP = {
@@ -79,6 +79,9 @@ def test_the_setting_of_the_group_is_set(key: str, servers: str) -> None:
 def test_a_queue_has_a_name() -> None:
     with pytest.raises(ConfigError, match=re.escape("group.id is empty; give it the name of the queue")):
         ShareConsumerConfig.parse({**SERVERS, "group.id": ""})
+    with pytest.raises(ConfigError, match=r"group\.id is required: a share group is the queue"):
+        ShareConsumerConfig.parse({"bootstrap.servers": "127.0.0.1:1"})
+    ShareConsumerConfig.parse(SERVERS)
 
 
 def test_what_interceptors_would_see_is_reported(servers: str) -> None:
@@ -175,6 +178,103 @@ def test_a_group_of_consumers_is_no_queue_until_it_is_deleted(servers: str) -> N
         consumer.subscribe("t")
         while not consumer.assignment():
             consumer.poll(0.2)
+
+
+EXPLICIT: dict[str, Any] = {"group_id": "wanted", "share_acknowledgement_mode": "explicit"}
+
+
+def held(consumer: ShareConsumer[Any, Any], servers: str) -> Any:
+    """The records of one poll, of which there is at least one."""
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"held")
+    consumer.subscribe("t")
+    while not (records := consumer.poll(1)):
+        pass
+    return records
+
+
+def test_each_record_is_acknowledged_before_the_next_poll(servers: str) -> None:
+    with ShareConsumer(bootstrap_servers=servers, **EXPLICIT) as consumer:
+        records = held(consumer, servers)
+        with pytest.raises(IllegalStateError, match="each record needs it before the next poll"):
+            consumer.poll(0)
+        for record in records:
+            consumer.acknowledge(record)
+        consumer.poll(0)
+
+
+ACKNOWLEDGEMENTS: dict[str, tuple[Callable[[Any, Any], object], type[Exception], str]] = {
+    "two types": (
+        lambda c, r: c.acknowledge(r, AcknowledgeType.ACCEPT, type=AcknowledgeType.RELEASE),
+        TypeError,
+        "acknowledge() takes one type",
+    ),
+    "no type": (
+        lambda c, r: c.acknowledge(r, "accept"),
+        TypeError,
+        "a type is AcknowledgeType.ACCEPT, RELEASE, REJECT or RENEW",
+    ),
+    "half of a place": (
+        lambda c, r: c.acknowledge(r.topic, r.partition),
+        TypeError,
+        "acknowledge(topic, partition, offset, type): a partition and an offset are wanted",
+    ),
+    "a number": (
+        lambda c, r: c.acknowledge(r.offset),
+        TypeError,
+        "acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name",
+    ),
+}
+
+
+def test_what_acknowledge_takes(servers: str) -> None:
+    with ShareConsumer(bootstrap_servers=servers, **EXPLICIT) as consumer:
+        records = held(consumer, servers)
+        one = records[0]
+        for wrong, error, advice in ACKNOWLEDGEMENTS.values():
+            with pytest.raises(error, match=re.escape(advice)):
+                wrong(consumer, one)
+        for kind in AcknowledgeType:
+            consumer.acknowledge(one, kind)
+            consumer.acknowledge(one, type=kind)
+            consumer.acknowledge(one.topic, one.partition, one.offset, kind)
+        consumer.acknowledge([one])
+        consumer.acknowledge(records)
+        assert [*consumer.commit().values()] == [None]
+
+
+@pytest.mark.parametrize("kind", [AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT])
+def test_a_bad_record_is_not_renewed(kind: AcknowledgeType, servers: str) -> None:
+    with (
+        ShareConsumer(bootstrap_servers=servers, value_deserializer="json", **EXPLICIT) as consumer,
+        Producer(bootstrap_servers=servers) as producer,
+    ):
+        producer.send("t", b"no JSON")
+        consumer.subscribe("t")
+        bad = None
+        while bad is None:
+            try:
+                consumer.acknowledge(consumer.poll(1))
+            except RecordDeserializationError as error:
+                bad = error
+        place = *bad.partition, bad.offset
+        with pytest.raises(IllegalStateError, match="cannot be renewed: accept, release or reject it"):
+            consumer.acknowledge(*place, AcknowledgeType.RENEW)
+        consumer.acknowledge(*place, kind)
+        assert [*consumer.commit().values()] == [None]
+
+
+def test_a_queue_has_no_retry_topic(servers: str) -> None:
+    def handle(record: Any) -> None:
+        consumer.stop()
+
+    with ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer:
+        with Producer(bootstrap_servers=servers) as producer:
+            producer.send("t", b"held")
+        consumer.subscribe("t")
+        with pytest.raises(ConfigError, match="is delivered again by itself; leave topic out"):
+            consumer.process(handle, retry=Retry(topic="later"))
+        assert consumer.process(handle, retry=Retry()).done
 
 
 def test_a_table_that_is_acknowledged_says_which_records(servers: str) -> None:

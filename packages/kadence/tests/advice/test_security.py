@@ -66,6 +66,12 @@ ROWS = {
     "TLS in plain text": Row(
         "tls", {}, "does this listener speak TLS? Then set security.protocol to SSL or SASL_SSL", (SSL,)
     ),
+    "a login in plain text": Row(
+        "sasl_tls",
+        {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", **LOGIN},
+        "set security.protocol to SSL or SASL_SSL",
+        ({**SSL, "security_protocol": "SASL_SSL", "sasl_mechanism": "SCRAM-SHA-256", **LOGIN},),
+    ),
     "plain text by TLS": Row("plain", SSL, "security.protocol", ({},)),
     "an unknown authority": Row(
         "tls", {"security_protocol": "SSL"}, "ssl.ca.location names the authorities to trust", (SSL,)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -166,6 +169,12 @@ ROWS = {
         "or one of ",
         ({"value.serializer": "string"}, {"value.serializer": str.encode}),
     ),
+    "an unknown deserialiser": Row(
+        ConsumerConfig,
+        {"value.deserializer": "strings"},
+        "or one of ",
+        ({"value.deserializer": "string"}, {"value.deserializer": bytes.decode}),
+    ),
     "a misspelt key": Row(
         AdminConfig, {"client.idd": "a"}, "did you mean 'client.id'?", ({"client.id": "a"},)
     ),
@@ -280,6 +289,30 @@ ROWS = {
         "both say whom to trust; give one",
         ({**TLS, "ssl.ca.location": "ca.pem"}, {**TLS, "ssl.truststore.certificates": "PEM"}),
     ),
+    "authorities that may be PEM": Row(
+        AdminConfig,
+        {**TLS, "ssl.truststore.location": "ca.pem"},
+        "a PEM file already? set ssl.truststore.type=PEM",
+        ({**TLS, "ssl.truststore.location": "ca.pem", "ssl.truststore.type": "PEM"},),
+    ),
+    "a certificate that may be PEM": Row(
+        AdminConfig,
+        {**TLS, "ssl.keystore.location": "me.pem"},
+        "a PEM file already? set ssl.keystore.type=PEM",
+        ({**TLS, "ssl.keystore.location": "me.pem", "ssl.keystore.type": "PEM"},),
+    ),
+    "a password of PEM": Row(
+        AdminConfig,
+        {**TLS, **STORE, "ssl.keystore.password": "s"},
+        "ssl.key.password is the one of the private key",
+        ({**TLS, **STORE, "ssl.key.password": "s"},),
+    ),
+    "a key without its certificate": Row(
+        AdminConfig,
+        {**TLS, "ssl.key.location": "me.key"},
+        "needs ssl.certificate.location, the certificate of that key",
+        ({**TLS, "ssl.key.location": "me.key", "ssl.certificate.location": "me.pem"},),
+    ),
     "certificates twice": Row(
         AdminConfig,
         {**TLS, "ssl.certificate.location": "me.pem", **STORE},
@@ -348,6 +381,83 @@ ROWS = {
         {**TLS, "ssl.keystore.certificate.chain": "PEM"},
         "ssl.keystore.key and ssl.keystore.certificate.chain belong together; one is missing",
         ({**TLS, "ssl.keystore.certificate.chain": "PEM", "ssl.keystore.key": "PEM"},),
+    ),
+    "a member's name of no group": Row(
+        ConsumerConfig,
+        {"group.instance.id": "one"},
+        "group.instance.id needs group.id",
+        ({"group.instance.id": "one", "group.id": "g"}, {}),
+    ),
+    "a broker's assignor with the classic protocol": Row(
+        ConsumerConfig,
+        {"group.protocol": "classic", "group.remote.assignor": "range"},
+        "needs group.protocol=consumer, and no key of the classic protocol, which has "
+        "partition.assignment.strategy",
+        (
+            {"group.protocol": "consumer", "group.remote.assignor": "range"},
+            {"group.protocol": "classic", "partition.assignment.strategy": "range"},
+        ),
+    ),
+    "a broker's assignor beside keys of the classic protocol": Row(
+        ConsumerConfig,
+        {"group.remote.assignor": "range", "session.timeout.ms": 6000},
+        "needs group.protocol=consumer, and no key of the classic protocol",
+        (
+            {"group.protocol": "consumer", "group.remote.assignor": "range"},
+            {"session.timeout.ms": 6000, "partition.assignment.strategy": "range"},
+        ),
+    ),
+    "heartbeats that are too rare": Row(
+        ConsumerConfig,
+        {"heartbeat.interval.ms": 9000, "session.timeout.ms": 9000},
+        "a third of it is usual",
+        ({"heartbeat.interval.ms": 3000, "session.timeout.ms": 9000},),
+    ),
+    "a place to start": Row(
+        ConsumerConfig,
+        {"auto.offset.reset": "smallest"},
+        "is not one of earliest, latest, none, by_duration:<duration>, e.g. by_duration:PT1H",
+        tuple({"auto.offset.reset": each} for each in ("earliest", "latest", "none", "by_duration:PT1H")),
+    ),
+    "idempotence with fewer acknowledgements": Row(
+        ProducerConfig,
+        {"enable.idempotence": True, "acks": "1"},
+        "enable.idempotence needs acks=all, not 1",
+        ({"enable.idempotence": True, "acks": "all"}, {"acks": "1"}),
+    ),
+    "idempotence with many requests": Row(
+        ProducerConfig,
+        {"enable.idempotence": True, "max.in.flight.requests.per.connection": 6},
+        "allows at most 5 max.in.flight.requests.per.connection",
+        ({"enable.idempotence": True, "max.in.flight.requests.per.connection": 5},),
+    ),
+    "idempotence without retries": Row(
+        ProducerConfig,
+        {"enable.idempotence": True, "retries": 0},
+        "enable.idempotence needs retries above 0",
+        ({"enable.idempotence": True, "retries": 1}, {"retries": 0}),
+    ),
+    "a level of compression": Row(
+        ProducerConfig,
+        {"compression.type": "gzip", "compression.level": 12},
+        "is not 1 to 9, the levels of compression.type=gzip",
+        tuple({"compression.type": "gzip", "compression.level": each} for each in (1, 9)),
+    ),
+    "a misspelt function": Row(
+        AdminConfig,
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauthbearer.token.provider": f"{__name__}:tokn",
+        },
+        f"did you mean {__name__}:token?",
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.token.provider": f"{__name__}:token",
+            },
+        ),
     ),
     "no assignor at all": Row(
         ConsumerConfig,
@@ -428,3 +538,72 @@ def test_a_key_of_the_other_client_belongs_to_that_one() -> None:
     with pytest.raises(ConfigError, match=r"'linger\.ms' is a key of the producer, not of the consumer"):
         Consumer({**SERVERS, "linger.ms": 5})
     Producer({**SERVERS, "linger.ms": 5}).close()
+
+
+def test_a_client_knows_a_broker() -> None:
+    with pytest.raises(ConfigError, match="bootstrap_servers='localhost:9092'"):
+        ConsumerConfig.parse({})
+    ConsumerConfig.parse(bootstrap_servers="localhost:9092")
+
+
+def test_a_module_whose_directory_is_in_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {
+        **SERVERS,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.token.provider": "advised_login:token",
+    }
+    (tmp_path / "advised_login.py").write_text(
+        "from kadence import Token\n\n\ndef token():\n    return Token('t')\n"
+    )
+    with pytest.raises(ConfigError, match="so it must be installed, or its directory be in PYTHONPATH"):
+        read(AdminConfig, settings)
+    monkeypatch.syspath_prepend(tmp_path)
+    read(AdminConfig, settings)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "theirs", "module", "libraries"),
+    [
+        (
+            "AWS_MSK_IAM",
+            {"sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;"},
+            "amazon_msk",
+            ("aws_msk_iam_sasl_signer",),
+        ),
+        (
+            "OAUTHBEARER",
+            {
+                "sasl.login.callback.handler.class": "com.google.cloud.hosted.kafka.auth.GcpLoginCallbackHandler",
+                "sasl.jaas.config": f"{JAAS};",
+            },
+            "google_kafka",
+            ("google", "google.auth", "google.auth.transport", "google.auth.transport.urllib3", "urllib3"),
+        ),
+    ],
+    ids=["Amazon", "Google"],
+)
+def test_a_login_of_a_cloud(
+    mechanism: str,
+    theirs: dict[str, str],
+    module: str,
+    libraries: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The file that the error names is read with stand-ins for the cloud's libraries."""
+    base = {**SERVERS, "security.protocol": "SASL_SSL"}
+    with pytest.raises(ConfigError) as caught:
+        read(AdminConfig, {**base, "sasl.mechanism": mechanism, **theirs})
+    found = re.search(
+        r"set sasl\.mechanism=(\w+) and sasl\.oauthbearer\.token\.provider=(\S+), with (\S+) as the module",
+        str(caught.value),
+    )
+    assert found is not None
+    file = Path(__file__).resolve().parents[4] / found[3]
+    assert file.stem == module
+    monkeypatch.syspath_prepend(file.parent)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    for name in libraries:
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    read(AdminConfig, {**base, "sasl.mechanism": found[1], "sasl.oauthbearer.token.provider": found[2]})
+    monkeypatch.delitem(sys.modules, module)

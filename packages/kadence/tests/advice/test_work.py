@@ -60,7 +60,7 @@ def work(**settings: Any) -> Callable[[Consumer[Any, Any]], object]:
     return run
 
 
-def subscribed(consumer: Consumer[Any, Any]) -> None:
+def subscribed(consumer: Consumer[Any, Any], retries: str = "t.retry") -> None:
     """`process` of all records, with a retry topic."""
     seen: list[Any] = []
 
@@ -71,7 +71,7 @@ def subscribed(consumer: Consumer[Any, Any]) -> None:
 
     consumer.unsubscribe()
     consumer.subscribe("t")
-    assert consumer.process(last, retry=Retry(topic="t.retry")).done == 3
+    assert consumer.process(last, retry=Retry(topic=retries)).done == 3
 
 
 def created(consumer: Consumer[Any, Any], topic: str) -> None:
@@ -85,6 +85,18 @@ ROWS = {
         TypeError,
         "a Retry, such as Retry(attempts=5), or None",
         (work(retry=Retry(attempts=5)), work()),
+    ),
+    "an error's text": Row(
+        lambda c: Retry(on="TimeoutError"),  # type: ignore[arg-type]
+        TypeError,
+        "a class of exceptions or a tuple of them, such as (TimeoutError,)",
+        (work(retry=Retry(on=(TimeoutError,))), lambda c: Retry(on=TimeoutError)),
+    ),
+    "an order by values": Row(
+        work(order="value"),
+        ValueError,
+        "order is 'key', 'partition' or 'none'",
+        tuple(work(order=each) for each in ("key", "partition", "none")),
     ),
     "halves of single records": Row(
         work(halve=True),
@@ -109,6 +121,12 @@ ROWS = {
         ConfigError,
         "needs a subscription by names, to which this topic is added",
         (lambda c: created(c, "t.retry"), subscribed),
+    ),
+    "dead letters in a topic that is read": Row(
+        lambda c: (c.subscribe("t"), c.process(handle, dead_letter="t")),
+        ConfigError,
+        "for later attempts use Retry(topic=...)",
+        (lambda c: created(c, "later"), lambda c: subscribed(c, "later")),
     ),
     "a handler of nothing": Row(
         lambda c: (c.assign({PARTITION: (0, 1)}), c.process(lambda: None)),

@@ -14,6 +14,7 @@ from tests.worlds.queue import ACCEPT, REJECT, RELEASE, HandNetwork
 from kadence import AcknowledgeType, ShareConsumer, TopicPartition
 from kadence.errors import (
     DeadLetterError,
+    IllegalStateError,
     RecordDeserializationError,
     RecordTooLargeError,
     SchemaRegistryError,
@@ -57,14 +58,39 @@ def test_in_explicit_mode_the_application_may_say_another_thing_of_a_bad_record(
 ) -> None:
     consumer, network = make_with(make, "raise", **{"share.acknowledgement.mode": "explicit"})
     network.put([b"bad", b"2"])
+    network.put([b"bad"], partition=1)
+    said: list[Any] = []
+    for _ in range(4):
+        try:
+            consumer.acknowledge(consumer.poll())
+        except RecordDeserializationError as bad:
+            said += network.taken()
+            consumer.acknowledge(*bad.partition, bad.offset, AcknowledgeType.REJECT)
+    consumer.commit()
+    said += network.taken()
+    assert sorted(said) == [("jobs", 0, 0, REJECT), ("jobs", 0, 0, REJECT), ("jobs", 1, 1, ACCEPT)]
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("values_of", [[b"1", b"bad", b"3"], [b"1", b"2", b"bad"]])
+def test_in_explicit_mode_nothing_is_said_of_a_bad_record_before_the_application_is_told(
+    make: Callable[..., Made], values_of: list[bytes], *, commits: bool
+) -> None:
+    consumer, network = make_with(make, "raise", **{"share.acknowledgement.mode": "explicit"})
+    network.put(values_of)
+    at = values_of.index(b"bad")
+    consumer.acknowledge(consumer.poll())
+    if commits:
+        consumer.commit()
     with pytest.raises(RecordDeserializationError) as error:
         consumer.poll()
-    bad = error.value
-    consumer.acknowledge(bad.partition.topic, bad.partition.partition, bad.offset, AcknowledgeType.REJECT)
-    [record] = consumer.poll()
-    consumer.acknowledge(record)
+    assert network.taken() == [("jobs", 0, at - 1, ACCEPT)]
+    place = *error.value.partition, error.value.offset
+    with pytest.raises(IllegalStateError, match="cannot be renewed: accept, release or reject it"):
+        consumer.acknowledge(*place, AcknowledgeType.RENEW)
+    consumer.acknowledge(*place, AcknowledgeType.REJECT)
     consumer.commit()
-    assert network.taken() == [("jobs", 0, 0, REJECT), ("jobs", 1, 1, ACCEPT)]
+    assert network.taken() == [("jobs", at, at, REJECT)]
 
 
 @pytest.mark.parametrize(("policy", "kind"), [("release", RELEASE), ("reject", REJECT)])

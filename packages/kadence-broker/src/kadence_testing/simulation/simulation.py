@@ -338,7 +338,7 @@ class Simulation:
         """
         self._must_be_open()
         if name in self.programs or name == BROKER:
-            raise SimulationError(f"there is a program {name!r} already; restart() starts it again")
+            raise SimulationError(f"there is a program {name!r} already; its restart() starts it again")
         self.programs[name] = program = Program(self, name, main, self.new_rng())
         return program
 

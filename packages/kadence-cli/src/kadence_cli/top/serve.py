@@ -143,5 +143,5 @@ class _Server(textual_serve.Server):
         """Raise if the Host header is not a name of this page."""
         if not is_own_name(urlsplit(f"//{request.host}").hostname or "", self.host, self._own):
             raise web.HTTPForbidden(
-                text="kadence top is opened by the address of its machine, or by the name given to --name"
+                text="kadence top is opened by an address that it listens on, or by the name given to --name"
             )

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.patience import until
@@ -98,6 +99,22 @@ def test_a_page_is_opened_by_its_own_name_only(name: str, host: str, own: str, e
     """DNS rebinding: a name of elsewhere that leads here has the Host and the Origin of elsewhere, and they agree."""
     serve = pytest.importorskip("kadence_cli.top.serve", exc_type=MissingDependencyError)
     assert serve.is_own_name(name, host, {own} - {""}) == expected
+
+
+@pytest.mark.parametrize(("host", "address"), [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "10.0.0.5")])
+def test_what_is_refused_under_another_name_says_how_to_open_it(host: str, address: str) -> None:
+    serve = pytest.importorskip("kadence_cli.top.serve", exc_type=MissingDependencyError)
+
+    def opened(name: str | None, asked: str) -> None:
+        server = serve._Server("kadence", host, 0, name)
+        with contextlib.closing(server._sock):
+            server._check_name(SimpleNamespace(host=f"{asked}:80"))
+
+    with pytest.raises(serve.web.HTTPForbidden) as refused:
+        opened(None, "top.example")
+    assert refused.value.text.endswith("by an address that it listens on, or by the name given to --name")
+    opened(None, address)
+    opened("top.example", "top.example")
 
 
 def test_a_browser_shows_the_group(broker: Broker, tmp_path: Path) -> None:

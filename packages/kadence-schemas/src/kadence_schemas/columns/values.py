@@ -15,7 +15,7 @@ from kadence_schemas.client import SchemaRegistryClient, Wanted
 from kadence_schemas.columns import avro, protobuf
 from kadence_schemas.columns.avro_types import arrow_of
 from kadence_schemas.columns.wire import BESIDE, Frame, FramedFormat, unusable
-from kadence_schemas.descriptors import Messages
+from kadence_schemas.descriptors import NO_REGISTRY, Messages
 from kadence_schemas.reading import Frames
 from kadence_schemas.schemas import AVRO, PROTOBUF, ResolvedSchema
 
@@ -155,7 +155,9 @@ def protobuf_columns(registry: SchemaRegistryClient, message: Any, frames: Frame
         registry,
         PROTOBUF,
         # Protobuf data is read by the reader's field numbers, regardless of the writer's names and types.
-        lambda found, frame: Messages.of_registered(found).at(frame.path) if message is None else message,
+        lambda found, frame: (
+            Messages.of_registered(found, NO_REGISTRY).at(frame.path) if message is None else message
+        ),
         protobuf.arrow_of_message,
         protobuf.ProtobufFormat,
         None if message is None else protobuf.arrow_of_message(message),

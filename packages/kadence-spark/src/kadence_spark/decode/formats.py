@@ -122,11 +122,15 @@ def _protobuf(side: SideOptions, target: pa.DataType) -> SideDecoder:
         return _framed(side, target, _always(made), with_path=True) if side.framed else made
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
-        messages = Messages.of_registered(found)
+        messages = Messages.of_registered(found, _descriptor_set(side))
         return ProtobufFormat(messages.at(frame.path), target)
 
     decoders = _registered(side, _registry(side), PROTOBUF, decoder)
     return _framed(side, target, decoders, with_path=True)
+
+
+def _descriptor_set(side: SideOptions) -> str:
+    return f"name a descriptor set with the options {side.name}.schema and {side.name}.message"
 
 
 def _always(decoder: SideDecoder) -> DecodersFor:
@@ -177,7 +181,7 @@ def arrow_of_side(side: SideOptions, subject: str) -> pa.DataType:
     if side.schema is not None:
         messages = Messages.of_file(f"{side.name}.schema", side.schema)
     else:
-        messages = Messages.of_registered(_newest(side, subject, PROTOBUF))
+        messages = Messages.of_registered(_newest(side, subject, PROTOBUF), _descriptor_set(side))
     return arrow_of_message(messages.named(side.message) if side.message else messages.at((0,)))
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from shlex import quote
 from threading import Thread
 from types import MappingProxyType
 from typing import Final
@@ -119,7 +120,7 @@ class Commits:
                 f"group.id {self._group_id!r} has committed offsets of an application, e.g. of {others[0]}, which a "
                 "commit of this query would overwrite. Give the query a kafka.group.id of its own, or leave "
                 "commitOffsets out. If those offsets are not needed any more, delete them first: "
-                f"kadence groups forget {self._group_id} --topic {others[0].topic}"
+                f"kadence groups forget {quote(self._group_id)} --topic {others[0].topic}"
             )
         self._is_free = True
         self._failed_at = None

@@ -89,6 +89,9 @@ def test_a_checkpoint_that_is_older_than_the_table_loses_no_rows_silently() -> N
     ):
         commit(store, ["a and c"], Stamp("q", 0))
     assert (store.files, store.removed) == (["a", "b"], ["a and c"])
+    # Another writer, which a new checkpoint or another txnAppId makes, has them written again.
+    assert commit(store, ["all"], Stamp("another", 0))
+    assert store.files == ["a", "b", "all"]
 
 
 def test_a_driver_that_was_taken_for_dead_and_is_overtaken_adds_nothing() -> None:

@@ -157,6 +157,7 @@ def test_a_checkpoint_that_is_older_than_the_table(tmp_path: Path) -> None:
         IllegalStateError, match="has batch 2 already, and the checkpoint goes on with batch 1"
     ):
         put(table(tmp_path), 1, rows(id="int"))
+    put(table(tmp_path / "new"), 1, rows(id="int"), "another")
 
 
 def test_a_table_that_an_older_version_has_written(tmp_path: Path) -> None:
@@ -190,6 +191,10 @@ def test_a_place_of_others_is_known_before_anything_is_read(tmp_path: Path) -> N
     LocalFiles().write(f"{tmp_path}/theirs/_replay/x", "")
     with pytest.raises(IllegalStateError, match="has files that this pipeline did not write"):
         table(tmp_path / "theirs").claim("q")
+    # Each gets a place of its own, or its checkpoint back.
+    table(tmp_path / "of letters", part="dead letters").claim("q")
+    for name, query in (("of another checkpoint", "r"), ("of this pipeline", "q"), ("ours", "q")):
+        table(tmp_path / name).claim(query)
     # What lies aside is not ours.
     assert (tmp_path / "theirs" / "_replay" / "x").exists()
 

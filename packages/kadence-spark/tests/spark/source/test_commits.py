@@ -143,6 +143,9 @@ def test_offsets_that_no_query_has_committed_are_an_applications(cluster: Memory
         "overwrite. Give the query a kafka.group.id of its own, or leave commitOffsets out. If those offsets are "
         "not needed any more, delete them first: kadence groups forget g --topic t"
     )
+    del cluster.group[T0]
+    free(cluster, cluster.pace)
+    cluster.group[T0] = 10
     cluster.by_run[T0] = "former-run"
     free(cluster, cluster.pace).settle({T0: 12})  # a topic that this query does not read may be anybody's
     assert cluster.group == {T0: 12, other: 4}

@@ -909,3 +909,5 @@ def test_a_topic_that_the_options_no_longer_name_is_not_called_deleted(
         driver_of(cluster, None, subscribe="t").latest(end)
     going_on = driver_of(cluster, None, subscribe="t", failOnDataLoss="false")
     assert going_on.latest(end) == {"t": {"0": 10, "1": 20}}
+    if still_there:
+        assert driver_of(cluster, None, subscribe="t,u").latest(end)["u"] == {"0": 3}

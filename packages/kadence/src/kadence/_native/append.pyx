@@ -37,7 +37,7 @@ class ProduceRequestResult:
     Attributes:
         gate: the producer's lock. done: whether all are decided. is_written: whether all are in the log.
 
-    With the interpreter's lock nothing comes into a method.
+    With the interpreter's lock no other thread runs in the middle of a method.
     """
 
     def __init__(self, gate):
@@ -107,7 +107,7 @@ class FutureRecordMetadata:
 
 @cython.cclass
 class OpenBatch:
-    """A batch as far as records are added to it.
+    """A batch, as the code that adds records sees it.
 
     Attributes:
         builder: its records, encoded. delivery: what their futures wait for. size: estimated uncompressed bytes.

@@ -49,7 +49,7 @@ typedef struct {
 #if defined(__linux__) && !defined(Py_GIL_DISABLED)
 #define KD_HAS_ARRIVALS 1
 
-/* Say whether the network thread raises the flag. It may look at any moment, without the interpreter. */
+/* Set whether the network thread raises the flag. That thread may read this at any moment, without the interpreter. */
 static void kd_flag_await(kd_flag *flag, int waiting) {
     __atomic_store_n(&flag->waiting, (uint32_t)waiting, __ATOMIC_SEQ_CST);
 }

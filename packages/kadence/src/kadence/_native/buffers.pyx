@@ -1,4 +1,4 @@
-"""Memory that grows, and buffers made of it: what columns are gathered in. Slices of memory that answers lie in.
+"""Memory that grows while columns are gathered, and the buffers made of it. Slices of the memory of answers.
 
 Functions that are called for each record are in buffers.pxd, to be compiled into their callers.
 """
@@ -63,7 +63,7 @@ def _drop_spare(place: cython.int) -> cython.p_uchar:
 @cython.nogil
 @cython.exceptval(check=False)
 def _take_spare(room: cython.pointer(cython.Py_ssize_t)) -> cython.p_uchar:
-    """The smallest spare of at least this room, which becomes its own; NULL when none is fit for it."""
+    """The smallest spare that is large enough; NULL if none fits. ``room`` becomes the size of the spare."""
     data: cython.p_uchar = cython.NULL
     best: cython.int = -1
     i: cython.int
@@ -87,7 +87,7 @@ def _take_spare(room: cython.pointer(cython.Py_ssize_t)) -> cython.p_uchar:
 @cython.nogil
 @cython.exceptval(check=False)
 def give_up(data: cython.p_uchar, room: cython.Py_ssize_t) -> cython.void:
-    """Free memory, or keep it for the next column in place of what was given up first."""
+    """Free memory, or keep it for the next column and free the oldest spare instead."""
     global spare_count, spare_bytes
     if (
         data == cython.NULL
@@ -134,7 +134,7 @@ def release_idle(everything: bool = False) -> None:
 @cython.nogil
 @cython.exceptval(check=False)
 def grow(byte_buffer: cython.pointer(ByteBuffer), more: cython.Py_ssize_t) -> cython.bint:
-    """Make room for ``more`` bytes that there is none for, growing by half; False without memory."""
+    """Grow, at least by half, to have room for ``more`` bytes. False: there is no memory."""
     room: cython.Py_ssize_t = byte_buffer.size + more
     if room < byte_buffer.room + byte_buffer.room // 2:
         room = byte_buffer.room + byte_buffer.room // 2
@@ -219,7 +219,7 @@ def block(byte_buffer: cython.pointer(ByteBuffer)) -> Block:
         and byte_buffer.room - byte_buffer.size > byte_buffer.size >> 3
     ):
         if byte_buffer.size < SPARE_FROM and byte_buffer.room >= SPARE_FROM:
-            # A column that turned out small must not hold memory that a large one could have used before.
+            # A small column must not keep a block that the next large one can use.
             data = cython.cast(cython.p_uchar, malloc(byte_buffer.size or 1))
             if data != cython.NULL:
                 memcpy(data, byte_buffer.data, byte_buffer.size)

@@ -96,7 +96,7 @@ class RecordEncoder:
         return self.frame.used
 
     def reserve(self, size: cython.Py_ssize_t) -> None:
-        """Reserve so many bytes, which the caller expects."""
+        """Reserve the number of bytes that the caller expects to need."""
         if self.frame.is_sealed:
             # The memory is in use, and stays where it is.
             raise IllegalStateError("a batch that was sealed in place takes no more records")

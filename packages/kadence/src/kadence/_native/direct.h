@@ -49,9 +49,9 @@ typedef struct {
     int state;
     uint32_t turn; /* goes up each time it is opened; never 0 */
     int32_t next_id, asked_id;
-    int is_watched; /* while it is open the network thread looks now and then if an answer is late. That thread's own. */
+    int is_watched; /* the network thread checks now and then if an answer is late; only it uses this */
     int64_t reminded_ms; /* a request was announced then, and is not out; 0: none */
-    kd_asked *asked; /* the request under way, for whoever waits for it */
+    kd_asked *asked; /* the request under way, for the thread that waits for it */
     unsigned char answer[KD_DIRECT_MOST]; /* the plain one of the request under way */
     size_t answer_length, free_at, free_length;
     kd_flag *flag; /* raised by the answer */

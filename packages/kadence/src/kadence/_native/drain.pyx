@@ -1,9 +1,9 @@
-"""Bytes between sockets and memory with as few hand-overs of the interpreter as can be.
+"""Moves bytes between sockets and memory with as few hand-overs of the interpreter as possible.
 
 A thread that releases the GIL beside a busy Python thread waits a switch interval (5 ms) to get it back. So the
-GIL is released in one place only, `Poller.wait`: waiting for all connections, reading from them and cutting
-frames is one call (`intake.h`). Calls that cannot block are made *with* the GIL: small writes, waking, and a first
-look before each wait.
+GIL is released in one place only, `Poller.wait`. One call there waits for all connections, reads from them and cuts
+frames (`intake.h`). Calls that cannot block are made *with* the GIL: small writes, waking, and a first look before each
+wait.
 
 Windows has `kadence.net.sockets` and `intake` in its place. Descriptors must be non-blocking.
 """
@@ -153,7 +153,7 @@ class Intake:
     """Incoming bytes of one connection: read ahead by the `Poller`, taken as frames.
 
     Args:
-        repeat: reads through Python's ssl where OpenSSL said something that only Python can name.
+        repeat: reads through Python's ssl when only Python can turn OpenSSL's result into an exception.
     """
 
     def __cinit__(self, session: Session, repeat: object) -> None:
@@ -180,7 +180,7 @@ class Intake:
         kd_advance(cython.address(self._intake))
 
     def begins(self) -> object:
-        """The length of the first frame, as sent, once it is whole or is to be judged or given memory; else None."""
+        """The length of the first frame, as sent. None until it is whole, or Python must check or place it."""
         intake: cython.pointer(kd_intake) = cython.address(self._intake)
         if intake.into is not cython.NULL or not kd_has_frame(intake):
             return None
@@ -378,7 +378,9 @@ class Intake:
         asked: Asked,
         flag: Flag,
     ) -> cython.bint:
-        """Write a request if the network thread has waited since this turn. Makes nothing, so nobody else comes in.
+        """Write a request if the network thread has waited since this turn.
+
+        It makes no Python object, so no other thread gets the interpreter meanwhile.
 
         Args:
             flag: None: ``asked`` has its own, and the answer is only taken while somebody waits for it.
@@ -388,7 +390,7 @@ class Intake:
             raise ValueError("no answer that could be compared")
         if free_at < KD_DIRECT_SAME + 4 or free_at + free_length > size:
             raise ValueError("no part of an answer that could be free")
-        # They go at the end: what an object does that goes may let the network thread in.
+        # Released at the end: a finalizer may let the network thread in.
         asked_before: object = self._asked
         flag_before: object = self._answer_flag
         asked._has_flag = flag is None
@@ -497,7 +499,8 @@ class Asked:
         Args:
             fd: made readable by the answer, in place of the end of `wait`; ``keeper`` keeps it open.
         """
-        # First: whoever waits already keeps the flag as it is. With the interpreter none begins to between these.
+        # If a thread waits already, its flag stays as it is. None can begin to wait before the last line, because this
+        # thread holds the interpreter.
         if kd_direct_outcome(cython.address(self._asked)) != KD_DIRECT_UNAWAITED:
             return False
         self._keeper = keeper
@@ -587,8 +590,8 @@ def _parts_of(arrival: Arrival) -> list:
 class Arrivals:
     """Records that came while a network thread waited, for the application's thread to take.
 
-    Both threads come here, each with the interpreter. On CPython 3.11 an object that is made may begin a collection,
-    and what that runs may let the other thread in. So while a record moves no object is made that the collector knows.
+    Both threads call this, each with the interpreter. On CPython 3.11 making an object may begin a collection, which
+    may run code that lets the other thread in. So no object that the collector tracks is made while a record moves.
     """
 
     def __cinit__(self) -> None:
@@ -641,7 +644,7 @@ class Arrivals:
         arrivals: cython.pointer(kd_arrivals) = cython.address(self._arrivals)
         while kd_arrivals_first(arrivals) is not cython.NULL:
             arrival: Arrival = Arrival.__new__(Arrival)
-            # That may have let another thread in. From here on nothing is made until the slot is given back.
+            # That may have let another thread in. From here on no object is made until the slot is given back.
             first: cython.pointer(kd_arrival) = kd_arrivals_first(arrivals)
             if first is cython.NULL:
                 return None
@@ -661,7 +664,7 @@ class Arrivals:
 
     @cython.cfunc
     def _clear(self) -> object:
-        """Free the untaken ones: the connections that received them are about to go."""
+        """Free the arrivals that nobody took, before the connections that received them are closed."""
         while (first := kd_arrivals_first(cython.address(self._arrivals))) is not cython.NULL:
             free(first.frame)
             kd_arrivals_taken(cython.address(self._arrivals))
@@ -749,7 +752,7 @@ def new_arrivals() -> object:
 
 @cython.cfunc
 def _has_flags() -> cython.bint:
-    """True if a thread can be woken without the interpreter, and threads with it keep each other out."""
+    """True if a thread can be woken without the interpreter, and only one thread at a time holds that."""
     return KD_HAS_ARRIVALS and getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
@@ -792,7 +795,7 @@ class Wake:
         """Close both ends."""
         with cython.critical_section(self):
             reader, writer = self._reader, self._writer
-            # First the numbers: another thread may get them next.
+            # Forget the numbers first: once they are closed, another thread may get the same ones.
             self._reader = self._writer = -1
         for fd in {reader, writer} - {-1}:
             os.close(fd)
@@ -859,13 +862,13 @@ class Poller:
         is_left: cython.bint = self._ask_leave()
         if self._plain and self._is_plain_pending():
             timeout = 0
-        # Events that came meanwhile cost no release of the GIL.
+        # Events that have come already cost no release of the GIL.
         if not is_long:
             found = kd_look(self._fds, self._intakes, self._count, 0)
         if found == 0 and (timeout != 0 or is_long):
             self.releases += 1
-            # With no time to wait the network thread holds answers that it has not handled: what a request depends on
-            # is not up to date.
+            # A wait of 0 ms means that the network thread holds answers that it has not handled. The state that a
+            # request depends on is then out of date.
             if timeout != 0:
                 try:
                     self._open_ways()
@@ -876,24 +879,26 @@ class Poller:
                 found = kd_wait(self._fds, self._intakes, self._count, timeout)
         place: cython.int
         seen: cython.int
-        # Before anything that may let another thread in: what follows changes what its requests depend on.
+        # Do this before anything that may let another thread in: the code below changes the state that the requests of
+        # that thread depend on.
         has_news: cython.bint = self._shut_ways()
         if self.arrivals is not None:
-            # Before anything else may end the connections that they name.
+            # Do this before the connections that the arrivals name can end.
             cython.cast(Arrivals, self.arrivals)._collect()
         if found < KD_ERRNO:
             number = KD_ERRNO - found
             raise OSError(number, os.strerror(number))
         ready: list = []
         if has_news:
-            # Before all other events: their answers and their loss are as those of any request.
+            # Report these before all other events: then the network thread handles their answers, and their loss, as
+            # those of any request.
             for place in range(self._count):
                 if self._intakes[place] is not cython.NULL and kd_direct_shut(
                     cython.address(self._intakes[place].direct)
                 ):
                     ready.append((self._owners[place], _DIRECT))
         if is_left:
-            # First: an answer that comes now is for the last of them.
+            # Report these first: an answer that comes now belongs to the last of them.
             for place in range(self._count):
                 if self._intakes[place] is not cython.NULL and self._intakes[place].again.count > 0:
                     ready.append((self._owners[place], _REPEATED))  # noqa: PERF401 - no list of ours knows the places
@@ -916,7 +921,7 @@ class Poller:
         return ready
 
     def close(self) -> None:
-        """Forget everything; descriptors are their owners' concern."""
+        """Forget everything. The owners close their descriptors."""
         if self.arrivals is not None:
             cython.cast(Arrivals, self.arrivals)._clear()
         self._count = self._plain = 0
@@ -1019,7 +1024,7 @@ class Poller:
 
 @cython.cfunc
 def _is_plain(intake: object) -> cython.bint:
-    """True if it is one of Python's: TLS where OpenSSL's object cannot be had."""
+    """True if Python's ssl reads the stream: TLS whose OpenSSL object cannot be reached."""
     return intake is not None and not isinstance(intake, Intake)
 
 

@@ -39,7 +39,7 @@
 
 #define KD_VERSION_AT 6 /* in a request's frame: length and API key come first */
 #define KD_CORRELATION_AT 8
-#define KD_EMPTY_MOST 32 /* bytes of an answer that says that there is nothing: 21 in version KD_LAST_KNOWN_LAYOUT */
+#define KD_EMPTY_MOST 32 /* bytes of an answer without partitions: 21 in version KD_LAST_KNOWN_LAYOUT */
 #define KD_LAG_MS 500 /* Python counts records no later than this after they came, */
 #define KD_LEAST_ROOM 32768 /* or when there is room for no more than so many bytes of them */
 
@@ -47,7 +47,7 @@
 typedef struct {
     unsigned char *frame; /* one that names no partition; NULL: there is none */
     size_t length, epoch_at; /* where its session epoch stands; the topics come next */
-    unsigned char answer[KD_EMPTY_MOST]; /* the frame that says that there is nothing */
+    unsigned char answer[KD_EMPTY_MOST]; /* the frame of an answer without partitions */
     size_t answer_length;
     int64_t sent_ms, least_ms, until_ms; /* not sooner than least_ms after the last one, and not from until_ms on */
     int is_allowed, count; /* how often it went out since Python counted last */
@@ -186,7 +186,7 @@ static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length)
         kd_count(frame + KD_CORRELATION_AT, -1);
         kd_count(frame + again->epoch_at, -1);
     } else {
-        /* A part of it is out. No other request was in flight, so this is as good as never. */
+        /* Only a part of it is out. This hardly ever happens, because no other request was in flight. */
         intake->state = KD_ERRNO - EPIPE;
     }
     return 0;
@@ -252,7 +252,7 @@ static void kd_answer(kd_intake *intake) {
     }
 }
 
-/* Before poll(): look for room to write where something waits in an outbox, too. */
+/* Before poll(): also ask for room to write on connections whose outbox is not empty. */
 static void kd_want(struct pollfd *fds, kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
         kd_intake *intake = intakes[place];
@@ -302,7 +302,7 @@ static int kd_look(struct pollfd *fds, kd_intake **intakes, int count, int timeo
     return found;
 }
 
-/* True if a wait would be in vain: something is due, or may be where poll() cannot see it. */
+/* True if there is no need to wait: something is due, or bytes may be where poll() cannot see them. */
 static int kd_is_pending(kd_intake **intakes, int count) {
     for (int place = 0; place < count; place++) {
         if (intakes[place] != NULL && (intakes[place]->more || kd_is_due(intakes[place]))) return 1;

@@ -1,8 +1,9 @@
 /* The native thread (G3): one thread for a process that sends heartbeats when the network threads are kept from it.
  *
- * A network thread leaves it a heartbeat: ready as bytes, the time by which it will have sent that itself, and
- * the time from which nobody may send it. Only when the first time passes does the native thread send the bytes on the group's
- * connection, and again after each interval. It never needs the interpreter, so its holder cannot stop it.
+ * A network thread leaves it a heartbeat as bytes, with two times. By the first one the network thread will have sent
+ * the heartbeat itself. From the second one on neither thread may send it. When the first time passes, the native thread
+ * sends the bytes on the group's connection, and again after each interval. It never needs the interpreter, so a thread
+ * that holds the interpreter cannot stop it.
  *
  * Locks are taken in this order: the native thread's, then one heartbeat's gate. The native thread's guards the list of
  * heartbeats and their times, the gate everything else of a heartbeat.
@@ -18,7 +19,7 @@
 
 #define KD_CORRELATION_AT 8 /* in a frame: length, API key and version come first */
 #define KD_FIRST_ID (-2) /* as kadence.connection.connection has it; then downwards */
-#define KD_AGAIN_MS 100 /* after so long a write is repeated that could not be made */
+#define KD_AGAIN_MS 100 /* after this time a write that was not possible is tried again */
 #define KD_NEVER INT64_MAX
 
 typedef struct kd_heartbeat {
@@ -51,7 +52,7 @@ static int64_t kd_heartbeat_thread_now(void) {
     return (int64_t)spec.tv_sec * 1000 + spec.tv_nsec / 1000000;
 }
 
-/* The native thread's lock is held from here on, but where it says otherwise. */
+/* The functions below need the native thread's lock, unless their comments say otherwise. */
 
 static void kd_heartbeat_thread_wait(int64_t until, int64_t now) {
     struct timespec spec;
@@ -102,7 +103,7 @@ static int kd_heartbeat_send(kd_heartbeat *heartbeat, int64_t now) {
         size_t left = heartbeat->length - (size_t)result;
         heartbeat->gate.rest = malloc(left);
         if (heartbeat->gate.rest == NULL) {
-            heartbeat->fd = -1; /* half a frame is out: the network thread's patience ends the connection */
+            heartbeat->fd = -1; /* a part of the frame is out: the network thread closes the connection after a timeout */
             return -1;
         }
         memcpy(heartbeat->gate.rest, heartbeat->frame + result, left);
@@ -121,7 +122,7 @@ static void kd_heartbeat_fire(kd_heartbeat *heartbeat, int64_t now) {
     if (heartbeat->fd < 0 || heartbeat->frame == NULL) {
         heartbeat->looks_at = KD_NEVER;
     } else if (heartbeat->gate.is_shut || heartbeat->gate.is_inside) {
-        /* The network thread was stopped in the middle of something. It cannot be helped here, only waited for. */
+        /* The network thread was stopped in the middle of a write. The native thread can only wait for it. */
     } else if (heartbeat->gate.rest != NULL) {
         if (kd_finish(heartbeat->fd, heartbeat->ssl, &heartbeat->gate) == 0) heartbeat->looks_at = heartbeat->due;
     } else if (now >= heartbeat->until) {
@@ -155,7 +156,7 @@ static void *kd_heartbeat_thread_run(void *nothing) {
     return NULL;
 }
 
-/* In the child there is no thread, and its locks are held for ever: everything is initialised again. */
+/* A forked child has no native thread, and locks may stay held in it for ever: initialise everything again. */
 static void kd_heartbeat_thread_forked(void) {
     pthread_condattr_t monotonic;
     pthread_mutex_init(&kd_heartbeat_thread.lock, NULL);
@@ -204,7 +205,7 @@ static void kd_heartbeat_open(kd_heartbeat *heartbeat, int fd, void *ssl) {
     heartbeat->due = heartbeat->looks_at = KD_NEVER;
     pthread_mutex_lock(&kd_heartbeat_thread.lock);
     if (!kd_heartbeat_thread.is_ready) {
-        /* The condition variable needs a clock that a static one cannot name. */
+        /* The condition variable needs a clock that a static initialiser cannot choose. */
         pthread_condattr_t monotonic;
         pthread_condattr_init(&monotonic);
 #ifndef __APPLE__
@@ -293,7 +294,7 @@ static int kd_heartbeat_count_sent(kd_heartbeat *heartbeat) {
     return count;
 }
 
-/* Touch the connection never again. Before its descriptor is closed. */
+/* Never touch the connection again. Call this before its descriptor is closed. */
 static void kd_heartbeat_close(kd_heartbeat *heartbeat) {
     if (heartbeat->process == kd_heartbeat_thread.process) {
         pthread_mutex_lock(&kd_heartbeat_thread.lock);

@@ -113,5 +113,5 @@ class NativeHeartbeat:
         return kd_heartbeat_sent_at(cython.address(self._heartbeat))
 
     def close(self) -> None:
-        """Touch the connection never again. Before its descriptor is closed."""
+        """Never touch the connection again. Call this before its descriptor is closed."""
         kd_heartbeat_close(cython.address(self._heartbeat))

@@ -1,8 +1,9 @@
 /* A long frame on its way out of a plain connection: its pieces, which the waiting thread writes.
  *
- * A socket takes some ten KiB at a time, as the peer reads them. Each time the network thread had to take the interpreter
- * to write on, which may take a switch interval beside a thread that computes. Here the pieces are written, several with
- * one system call, by kd_wait (intake.h) without the interpreter, which Python hears of only when it wants to write more.
+ * A socket takes some ten KiB at a time, as the peer reads them. If Python wrote them, the network thread would need
+ * the interpreter each time, and might wait a switch interval for it beside a thread that computes. So kd_wait
+ * (intake.h) writes the pieces without the interpreter, several with one system call. Python looks at them only when
+ * it has more to write.
  */
 #ifndef KADENCE_OUTBOX_H
 #define KADENCE_OUTBOX_H

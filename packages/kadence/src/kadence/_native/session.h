@@ -76,7 +76,7 @@ static ssize_t kd_write_now(int fd, void *ssl, const void *data, size_t length) 
     return result < 0 ? kd_failed() : result;
 }
 
-/* The outcome of a TLS write by the native thread, which no Python can name. A fatal error shows to the reader, too. */
+/* The outcome of a TLS write by the native thread, which cannot raise. The reader gets a fatal error, too. */
 static ssize_t kd_ssl_outcome(void *ssl, int outcome) {
     int error = kd_ssl_get_error(ssl, outcome);
     return error == KD_SSL_ERROR_WANT_READ || error == KD_SSL_ERROR_WANT_WRITE ? KD_NOT_NOW : KD_ERRNO - EPIPE;
@@ -111,7 +111,7 @@ static ssize_t kd_finish(int fd, void *ssl, kd_gate *gate) {
 static ssize_t kd_session_read(kd_session *session, void *into, size_t length) {
     kd_gate *gate = session->gate;
     ssize_t result;
-    /* Reading and writing a plain socket do not meet. */
+    /* One thread may read from a plain socket while another one writes to it. */
     if (gate == NULL || session->ssl == NULL) return kd_read_now(session->fd, session->ssl, into, length);
     pthread_mutex_lock(&gate->lock);
     result = kd_read_now(session->fd, session->ssl, into, length);
@@ -141,7 +141,7 @@ static ssize_t kd_session_write(kd_session *session, const void *data, size_t le
     return result;
 }
 
-/* As kd_session_write, for a thread that does not try again: KD_NOT_NOW is as if it had not tried. */
+/* As kd_session_write, for a thread that does not try again: KD_NOT_NOW means that nothing was written. */
 static ssize_t kd_session_write_once(kd_session *session, const void *data, size_t length) {
     kd_gate *gate = session->gate;
     ssize_t result = KD_NOT_NOW;

@@ -134,13 +134,15 @@ def _likely_cause(length: int, limit: int) -> str:
         return f"These bytes are {greeting}, so this is not a Kafka listener"
     # A TLS record starts with its type (21 alert, 22 handshake) and the version 3.x.
     if (length >> 24) & 0xFF in (0x15, 0x16) and (length >> 16) & 0xFF == 0x03:
-        return "These bytes are a TLS record: the listener speaks TLS; set security.protocol=SSL"
+        return (
+            "These bytes are a TLS record: the listener speaks TLS; set security.protocol to SSL or SASL_SSL"
+        )
     if limit == OPENING_LIMIT:
         return "No answer before the login is so long: this is not a Kafka listener, or the stream is damaged"
     if 0 < length < 2**31 and length > limit:
         return (
-            "Either this is not a Kafka listener, or one batch of a topic is larger than that: lower "
-            "fetch.max.bytes, or the size of the topic's messages"
+            "Either this is not a Kafka listener, or one batch of a topic is larger than that: raise fetch.max.bytes "
+            "to the size of the batch"
         )
     return "This is not a Kafka listener, or the stream is damaged"
 

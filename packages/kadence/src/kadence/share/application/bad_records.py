@@ -1,6 +1,7 @@
 """Keys and values from bytes, and what becomes of records that a deserialiser refuses (``deserialization.errors``).
 
-raise        it is released, and poll() raises; the records before it are returned first
+raise        it is released, and poll() raises; the records before it are returned first. In explicit mode the
+             application may choose another type, so nothing is said of it before the poll that raises
 release      it is released: another delivery, perhaps to another member, until the group's limit
 reject       it is rejected: the broker archives it, or writes it to the group's dead letter topic
 dead-letter  it is written to dead.letter.topic, and accepted once that has acknowledged it
@@ -105,6 +106,7 @@ class Decoding:
         self.errors: deque[KafkaError] = deque()
         self.skipped = self.dead_lettered = 0
         self._policy = config.deserialization_errors
+        self._asks = holding.is_explicit and self._policy == "raise"
         self.decoder = Decoder(config.key_deserializer, config.value_deserializer)
         self._holding = holding
         self._letters = dead_letters
@@ -112,15 +114,20 @@ class Decoding:
         self._clock = clock
         self.under_way: list[Letter] = []
 
-    def decode(self, fetch: AcquiredFetch, records: list[Record[Any, Any]]) -> Decoded:
+    def decode(
+        self, fetch: AcquiredFetch, records: list[Record[Any, Any]], *, is_first: bool = True
+    ) -> Decoded:
         """Decode the first of these, as many as the poll's deadline allows. Nothing is said of bad ones by this.
+
+        Args:
+            is_first: whether the poll has no records yet, so that it would raise the error of a bad one.
 
         Raises:
             SchemaRegistryError, ConfigError: the first of them needs a registry that does not answer, or refuses us.
         """
         decoded = Decoded()
         try:
-            self._decode(fetch, records, decoded)
+            self._decode(fetch, records, decoded, is_first=is_first)
         except Exception:
             raise
         except BaseException as interrupted:
@@ -130,7 +137,9 @@ class Decoding:
             del decoded.good[len(decoded.raw) :]
         return decoded
 
-    def _decode(self, fetch: AcquiredFetch, records: list[Record[Any, Any]], decoded: Decoded) -> None:
+    def _decode(
+        self, fetch: AcquiredFetch, records: list[Record[Any, Any]], decoded: Decoded, *, is_first: bool
+    ) -> None:
         decoder = self.decoder
         ends_at = max(self.until, self._clock.now_ms() + _LEAST_MS)
         end = len(records)
@@ -153,6 +162,9 @@ class Decoding:
                 # The registry's fault, or that of our settings: the record is not bad, and the next poll asks again.
                 if not decoded.passed:
                     raise error
+                break
+            if self._asks and (decoded.good or not is_first):
+                # The next poll decodes it again, and raises.
                 break
             self._see_to(fetch, record, field, error, decoded)
             decoded.bad += 1
@@ -177,7 +189,7 @@ class Decoding:
                 "rejected" if kind is AcknowledgeType.REJECT else "released",
                 said_of(record, field, error),
             )
-        if self._holding.is_explicit and self._policy == "raise":
+        if self._asks:
             decoded.held.append((offset, kind))
         else:
             decoded.settled.append(Acknowledged(offset, offset, kind))

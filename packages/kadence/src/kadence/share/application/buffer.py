@@ -305,7 +305,7 @@ class Buffer:
                 passed = len(raw)
             else:
                 chunk.is_decoded = True
-                decoded = decoding.decode(fetch, raw)
+                decoded = decoding.decode(fetch, raw, is_first=not taken)
                 chunk.records, raw, passed = decoded.good, decoded.raw, decoded.passed
                 if reading.is_gone:
                     # A deserialiser, or a signal handler, has ended the subscription: these were released.

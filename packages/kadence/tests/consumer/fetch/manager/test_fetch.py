@@ -228,6 +228,10 @@ def test_bytes_without_a_whole_batch_are_told() -> None:
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, CorruptRecordError)
     assert arena.holds == 0
+    assert "seek() past this offset to go on" in str(failed.error)
+    world.subscription.position(P0, 1, None)
+    (request,) = world.poll(10_000)
+    assert asked(request) == {0: 1}
 
 
 def test_bytes_that_lead_no_further_are_not_asked_for_again_in_a_spin() -> None:
