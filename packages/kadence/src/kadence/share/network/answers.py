@@ -73,6 +73,7 @@ class ShareAnswers:
         metadata: ShareCluster,
         share_state: ShareState,
         acknowledgements: Acknowledgements,
+        appetite: Appetite,
         add_event: AddBackgroundEvent,
     ) -> None:
         self._config = config
@@ -80,6 +81,7 @@ class ShareAnswers:
         self._share_state = share_state
         self._measures = share_state.measures
         self._acknowledgements = acknowledgements
+        self._appetite = appetite
         self._add_event = add_event
         self._log_limiter = LogLimiter()
         self.brought: list[AcquiredFetch] = []
@@ -281,7 +283,7 @@ class ShareAnswers:
                     brought += self._acquired(sent, tip, data, loan, lock_ends, sums)
         self._judge(now, sent, codes, lock_ends)
         if sent.asked:
-            Appetite.answered(now, sent, brought)
+            self._appetite.answered(now, sent, brought)
             self._measures.fetches.count(now, [sums] if sums else [])
 
     def _acquired(

@@ -17,7 +17,7 @@ is fetched for an application that may not poll again:
 
 A request that waits at the broker holds up acknowledgements and renewals behind it, and what became of those in it. So
 a fetch waits only a little where it has some, or records are held, and not at all when it fetches ahead. Fetches ahead
-that bring nothing leave after pauses that grow, until one brings some or a poll gets as many as it asked for.
+that bring nothing leave after pauses that grow, until one brings some or a poll is filled.
 
 With record_limit nothing is fetched ahead, and one broker is asked at a time. All fetches together ask for no more
 bytes than the memory has room for.
@@ -158,15 +158,14 @@ class Appetite:
             fetch.left for node in nodes for fetch in node.held if fetch.left > 0 and fetch.is_locked(now)
         )
 
-    @staticmethod
-    def answered(now: int, sent: Sent, brought: int) -> None:
+    def answered(self, now: int, sent: Sent, brought: int) -> None:
         """A fetch was answered, with so many records: when is the next one worth it?"""
         node = sent.node
         if brought:
             node.early = 0
-            # One that waited for its records left none. With few records at a time, each would be followed by a fetch
-            # ahead that brings nothing.
-            if brought >= sent.asked or not sent.wait_ms:
+            # One that waited for its records, and brought fewer than one poll returns, left none. With few records at a
+            # time, each would be followed by a fetch ahead that brings nothing.
+            if brought >= min(sent.asked, self._most) or not sent.wait_ms:
                 node.quiet.succeeded()
         elif not sent.wait_ms:
             node.quiet.failed(now)

@@ -78,7 +78,9 @@ class ShareRequestManager:
         self._nodes: dict[int, ShareNode] = {}
         self._acknowledgements = Acknowledgements(share_state, add_event)
         self._appetite = Appetite(config, share_state, self._acknowledgements.pace)
-        self._answers = ShareAnswers(config, metadata, share_state, self._acknowledgements, add_event)
+        self._answers = ShareAnswers(
+            config, metadata, share_state, self._acknowledgements, self._appetite, add_event
+        )
         self.native_renewals = NativeRenewals(config, share_state.progress)
         # What the partitions were divided among the brokers by.
         self._divided: object = None
