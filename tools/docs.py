@@ -20,7 +20,6 @@ from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, member_states
 from kadence.producer import transaction_states
 from kadence.protocol.registry import api_name
-from kadence_broker.coordinator.classic import group
 from kadence_broker.handlers import HANDLERS
 from kadence_broker.settings import Settings
 from kadence_cli.main import make_parser as command_line_parser
@@ -134,9 +133,6 @@ def state_machines() -> str:
             "share consumers, and with `auto` where the broker has it and no member is classic."
         ),
         table(member_states.TRANSITIONS),
-        "## A classic group, in the coordinator",
-        "`kadence_broker.coordinator.classic.group`, with Kafka's five states.",
-        table(group.NEXT, told=False),
         "## A transactional producer",
         (
             "`kadence.producer.transaction_states`. Spark's tasks leave transactions open for the driver: "
@@ -313,15 +309,15 @@ def fenced(text: str | None) -> str:
 S = TypeVar("S", bound=Enum)
 
 
-def table(transitions: Mapping[S, frozenset[S]], *, told: bool = True) -> str:
-    """Each state, what it means if its value says so, and what it can become; the first one is where it begins."""
+def table(transitions: Mapping[S, frozenset[S]]) -> str:
+    """Each state, what it means, and what it can become; the first one is where it begins."""
     order = list(transitions)
-    rows = ["| state | meaning | then |", "|---|---|---|"] if told else ["| state | then |", "|---|---|"]
+    rows = ["| state | meaning | then |", "|---|---|---|"]
     for state in order:
         after = [
             f"`{each.name}`" for each in sorted(transitions[state], key=order.index) if each is not state
         ]
-        cells = [f"`{state.name}`", *([str(state.value)] if told else []), ", ".join(after) or "–"]
+        cells = [f"`{state.name}`", str(state.value), ", ".join(after) or "–"]
         rows.append("| " + " | ".join(cells) + " |")
     return "\n".join(rows)
 

@@ -143,7 +143,7 @@ def add(commands: Any, summary: str) -> None:
         "--stats",
         type=float,
         metavar="S",
-        help="show on stderr every S seconds, and at the end, each partition's position and lag, "
+        help="show on stderr every S seconds, and when the command ends by itself, each partition's position and lag, "
         "and why it is not fetched",
     )
     add_client_options(parser)

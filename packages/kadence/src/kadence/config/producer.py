@@ -135,7 +135,12 @@ class ProducerConfig(ClientConfig):
         low=5_000,
         since="KIP-526",
     )
-    max_block_ms: int = key("int", 60_000, "How long send() and calls of transactions may wait.", low=0)
+    max_block_ms: int = key(
+        "int",
+        60_000,
+        "How long send() and calls of transactions may wait for brokers and memory. Serialisers' time does not count.",
+        low=0,
+    )
     max_request_size: int = key(
         "int", 1_048_576, "The most bytes of one record, and of several batches in one request.", low=1
     )

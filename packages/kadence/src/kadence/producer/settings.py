@@ -85,7 +85,9 @@ class ProducerSettings(ClientSettings, total=False):
     300000.
     """
     max_block_ms: int | str
-    """How long send() and calls of transactions may wait. Default: 60000."""
+    """How long send() and calls of transactions may wait for brokers and memory. Serialisers' time does not
+    count. Default: 60000.
+    """
     max_request_size: int | str
     """The most bytes of one record, and of several batches in one request. Default: 1048576."""
     delivery_timeout_ms: int | str

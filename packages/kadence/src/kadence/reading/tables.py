@@ -105,8 +105,9 @@ def read(
         schema: of ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``, or
             a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
             that has another type is bad: see ``errors``. None: types are found in the values.
-        limit: the newest so many records, by their timestamps, of all that is asked for; None: all. What lies before
-            them is not read. The order in the table stays that of each partition.
+        limit: the newest so many records, by their timestamps, of all that is asked for; None: all. It reads back from
+            the end of each partition until enough are there: all of it with ``keys``, or where timestamps are equal. A
+            late timestamp far before the end may be missed. The order in the table stays that of each partition.
         errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why. With ``schema``
             the field alone is null.
         progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install 'kadence[notebook]'``).
