@@ -47,7 +47,7 @@ class World:
         return 0 if found is None else len(found.partitions)
 
     def delete_below(self, topic: str, partition: int, offset: int) -> None:
-        """Again, while the client takes the leader of a topic of the same name that is gone for the one to ask."""
+        """Repeat it while the client still asks the leader of a deleted topic of the same name."""
 
         def done() -> bool:
             (future,) = self.admin.delete_records([TopicPartition(topic, partition, offset)]).values()

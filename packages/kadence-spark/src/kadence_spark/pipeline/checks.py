@@ -338,7 +338,7 @@ def _lakehouse(document: Document, table: str, output: Output, environment: Envi
 
     for name in map(environment.fill, output.partition_by):
         if "," in name or name != name.strip():
-            text = f"takes no name with a comma, or a space at an end: {environment.hide(name)!r}"
+            text = f"takes no name with a comma, or a space at either end: {environment.hide(name)!r}"
             return [document.mistake((table, "partition_by"), f"format {output.written_as} {text}")]
     kind = output.written_as.removeprefix("kadence-")
     read = partial(parse, kind=kind, streaming=False)

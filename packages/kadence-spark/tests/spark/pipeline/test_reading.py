@@ -310,7 +310,7 @@ def test_a_topic_takes_no_layout_and_the_sinks_own_options_are_checked() -> None
 def test_a_name_that_the_option_of_a_lakehouse_sink_would_split(name: str) -> None:
     table = f'format = "kadence-delta"\npath = "table"\npartition_by = ["{name}"]'
     assert mistakes(instead('path = "table"\noptions = { compression = "zstd" }', table)) == [
-        f"26: sink.partition_by: format kadence-delta takes no name with a comma, or a space at an end: {name!r}"
+        f"26: sink.partition_by: format kadence-delta takes no name with a comma, or a space at either end: {name!r}"
     ]
 
 

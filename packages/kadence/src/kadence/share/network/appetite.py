@@ -163,8 +163,8 @@ class Appetite:
         node = sent.node
         if brought:
             node.early = 0
-            # One that waited for its records, and brought fewer than one poll returns, left none. With few records at a
-            # time, each would be followed by a fetch ahead that brings nothing.
+            # A fetch that waited, and brought fewer records than one poll returns, has left none at the broker. A fetch
+            # ahead would bring nothing, and there would be one for each record.
             if brought >= min(sent.asked, self._most) or not sent.wait_ms:
                 node.quiet.succeeded()
         elif not sent.wait_ms:

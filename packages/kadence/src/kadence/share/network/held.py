@@ -76,7 +76,7 @@ class Held:
             self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
             self.extended.clear()
         else:
-            # What is renewed again and again would be kept each time.
+            # Else each renewal of the same offsets would be kept.
             self.extended = [each for each in self.extended if without(each[0], ranges)]
             self.extended.append((ranges, ends))
 
