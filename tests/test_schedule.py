@@ -56,3 +56,35 @@ def test_a_run_hands_out_files_and_groups(pytester: pytest.Pytester) -> None:
     scheduler = schedule.scheduler(pytester.parseconfig("--tx=popen", "--dist=loadfile"), None)
     scopes = [scheduler._split_scope(f"test_{each}.py::test_1[a::b]") for each in "abcde"]
     assert scopes == ["test_a.py", "shared_spark", "own_spark", "test_d.py", "shared_spark"]
+    pytester.mkdir("pipeline").joinpath("test_f.py").write_text(SHARED)
+    assert scheduler._split_scope("pipeline/test_f.py::test_1") == "shared_spark of pipelines"
+
+
+def test_half_of_the_processes_take_the_files_of_real_kafka(pytester: pytest.Pytester) -> None:
+    collected(pytester)
+    config = pytester.parseconfig("--tx=popen", "--dist=loadfile")
+    scheduler = schedule.scheduler(config, None, kafka={"test_a.py", "test_c.py", "test_gone.py"})
+    collection = [f"test_{each}.py::test_1" for each in "adbc"]
+    nodes = [Process(collection) for _ in range(2)]
+    for node in nodes:
+        scheduler.assigned_work[node] = {}
+        scheduler.registered_collections[node] = collection
+    scheduler.workqueue.update({scheduler._split_scope(test): {test: False} for test in collection})
+    for node in reversed(nodes):
+        scheduler._assign_work_unit(node)
+        scheduler._assign_work_unit(node)
+    assert [node.files for node in nodes] == [["a", "c"], ["d", "b"]]
+    scheduler.workqueue["test_a.py"] = {"test_a.py::test_1": False}
+    scheduler._assign_work_unit(nodes[1])
+    assert nodes[1].files == ["d", "b", "a"], "no process waits while there is work"
+
+
+class Process:
+    """What the scheduler asks of a process of pytest-xdist, which notes the files that it was given."""
+
+    def __init__(self, collection: list[str]) -> None:
+        self._collection = collection
+        self.files: list[str] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.files += [self._collection[index][5] for index in indices]
