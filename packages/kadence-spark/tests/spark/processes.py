@@ -22,10 +22,13 @@ SPARK = Path(pyspark.__file__).parent
 
 
 HUNG_UP = re.compile(
-    r'^Traceback .*\n(?:  File ".*/pyspark/daemon\.py", .*\n(?:    .*\n)*)+BrokenPipeError: .*\n',
+    r'^Traceback .*\n(?:  File ".*/pyspark/daemon\.py", .*\n(?:    .*\n)*)*(?:BrokenPipeError: .*\n|\Z)',
     re.MULTILINE,
 )
-"""What a Python process of Spark's says whose reader has gone: after a limit, and when a query is stopped."""
+"""What a Python process of Spark's says whose reader has gone: after a limit, and when a query is stopped.
+
+Spark's end kills it in the midst of that, so the last one may be cut off after any line.
+"""
 
 
 def environment(**more: str) -> dict[str, str]:
