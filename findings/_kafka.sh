@@ -44,7 +44,7 @@ PROPERTIES
     "${kafka[@]}" kafka.Kafka "$work/server.properties" >"$work/server.log" 2>&1 </dev/null &
     broker=$!
     servers=127.0.0.1:$port
-    until grep -q "Kafka Server started" "$work/server.log"; do
+    until grep -qs "Kafka Server started" "$work/server.log"; do
         kill -0 "$broker" 2>/dev/null || { tail -30 "$work/server.log"; exit 2; }
         sleep 0.2
     done

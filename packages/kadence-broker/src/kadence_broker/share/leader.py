@@ -163,12 +163,15 @@ class ShareLeader:
         return session
 
     def close_session(self, session: ShareSession) -> bool:
-        """End a session; what its member has of its partitions is released. False: it has ended before."""
+        """End a session; what its member has of its node's partitions is released. False: it has ended before.
+
+        It may name partitions that another node leads. Their records belong to the member's session there.
+        """
         if not self.sessions.close(session):
             return False
         for named in session.partitions:
             led = self._led.get(ShareKey(session.key.group_id, *named))
-            if led is not None:
+            if led is not None and led.log.leader_id == session.key.node_id:
                 led.release_member(session.key.member_id)
         return True
 

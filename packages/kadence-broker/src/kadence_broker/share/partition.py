@@ -99,9 +99,14 @@ class SharePartition:
         return self._gap_start >= 0 and self._gap_end == self.end_offset
 
     def read_up_to(self, offset: int) -> None:
-        """Everything below ``offset`` is in flight or done: gaps begin there, if any are left."""
+        """Everything below ``offset`` is in flight or done: gaps begin there, if any are left.
+
+        Gaps never begin below that again. A record that was released and is acquired anew lies below them, and the
+        start would not move over its batch.
+        """
         if self._gap_start >= 0:
-            self._gap_start = offset if self.has_gaps and offset <= self._gap_end else -1
+            is_left = self.has_gaps and offset <= self._gap_end
+            self._gap_start = max(self._gap_start, offset) if is_left else -1
 
     def _gaps_begin_at(self, offset: int) -> None:
         """Nothing below ``offset`` can be read any more: a fetch from a gap there would bring nothing, for ever."""
@@ -286,6 +291,7 @@ class SharePartition:
         if done_up_to == holder.last:
             start = self.in_flight.next_first(done_up_to)
             if self.has_gaps:
+                self._gaps_begin_at(done_up_to + 1)
                 start = min(start, self._gap_start)
             self.in_flight.forget_before(holder.last + 1)
         else:
@@ -304,10 +310,14 @@ class SharePartition:
         return batch.each[min(self.start_offset, batch.last) - batch.first].is_done
 
     def _done_prefix(self) -> tuple[int, int]:
-        """The last offset of what is done at the beginning, and how many of these are not below the start offset."""
+        """The last offset of what is done at the beginning, and how many of these are not below the start offset.
+
+        It ends before a gap that was not read yet. What is done right behind a gap that was read counts, or a group
+        whose window it fills would stand still.
+        """
         found, done = -1, 0
         for batch in self.in_flight:
-            if self.has_gaps and batch.last >= self._gap_start:
+            if self.has_gaps and found >= 0 and max(found + 1, self._gap_start) < batch.first:
                 break
             for first, last, delivery in batch.parts():
                 if not delivery.is_done:

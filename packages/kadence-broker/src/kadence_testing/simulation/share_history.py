@@ -86,6 +86,8 @@ class ShareHistory:
         self._closed: set[_Member] = set()
         self._unsure: set[_Member] = set()
         """Members whose session a fault may have kept from being opened, changed or closed."""
+        self._out_of_step: set[_Member] = set()
+        """Members that may count another epoch than the broker, since a fault answered a request in its place."""
         self._steady: set[_Member] = set()
         """Members with a session all through the turn."""
         self._reads: dict[_Member, set[tuple[bytes, int]]] = {}
@@ -186,6 +188,10 @@ class ShareHistory:
         message: ShareFetchRequest | ShareAcknowledgeRequest = call.message
         member = _member_of(call)
         is_loose = core.faults.in_force
+        if message.share_session_epoch not in (_OPENS, _CLOSES):
+            if is_loose:
+                self._out_of_step.add(member)
+            is_loose = member in self._out_of_step
         said: dict[ShareKey, Acknowledgement] = {}
         for key, batches in _acknowledged(message):
             said[key] = each = Acknowledgement(member.member_id, member.node_id, batches, is_loose)
@@ -238,6 +244,7 @@ class ShareHistory:
                 self._closed.discard(member)
                 if not is_loose:
                     self._unsure.discard(member)
+                    self._out_of_step.discard(member)
 
     def turned(self, core: BrokerCore) -> None:
         """The broker's loop has run a turn."""

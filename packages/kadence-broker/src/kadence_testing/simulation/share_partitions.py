@@ -240,9 +240,10 @@ class SharePartitionHistory:
         for offset in sorted(changed | gone | {each for each in words if each >= parts.start}):
             self._step(offset, new.get(offset, FRESH), words.get(offset, ()), around)
         self._owed(new, turn)
-        self.start, self.slots, self._parts = parts.start, new, parts
+        before, self.slots = self.slots, new
+        self.start, self._parts = parts.start, parts
         self._next_end = min((slot.ends for slot in new.values()), default=FOREVER)
-        self._stores(new)
+        self._stores(before, new)
 
     def _begins(self, start: int, settings: ShareSettings) -> None:
         """It had no place yet: the group's reset decides."""
@@ -308,6 +309,8 @@ class SharePartitionHistory:
         if not done:
             self._wrong(f"the start moved over it, and it was {before}{_told(words)}", offset)
             return
+        # A member may have accepted it right before its session ended.
+        done.sort(key=lambda slot: slot.state is not RecordState.ACKNOWLEDGED)
         if before.is_acquired and is_gone:
             # Its member has it still, and nobody looks at its lock.
             self.ended[offset, before.member, before.deliveries] = End.DELETED
@@ -357,11 +360,16 @@ class SharePartitionHistory:
 
     # ------------------------------------------------------------ the disk
 
-    def _stores(self, new: dict[int, Slot]) -> None:
+    def _stores(self, before: dict[int, Slot], new: dict[int, Slot]) -> None:
         """What the disk has after a turn. Locks are not stored."""
         for offset, slot in new.items():
             if not slot.is_acquired:
                 self._disk[offset] = slot.state, slot.deliveries
+                continue
+            earlier = before.get(offset, FRESH)
+            if slot.deliveries > earlier.deliveries + (not earlier.is_acquired):
+                # It was released in this turn, and acquired anew.
+                self._disk[offset] = RecordState.AVAILABLE, slot.deliveries - 1
         if self.stored.start_offset != self._disk_start:
             if not self._disk_start <= self.stored.start_offset <= self.start:
                 self._wrong(
@@ -383,6 +391,8 @@ class SharePartitionHistory:
         words = self._words(turn.said, around, self.start)
         for each in turn.said:
             each.verdict = Verdict.OPEN
+        for offset in range(self.start, self.stored.start_offset):
+            self._passed(offset, words.get(offset, ()), around)
         self._check_disk(words, around, turn.must_go)
         self._forget(End.UNLOADED if led_at != self._led_at else End.SESSION)
 

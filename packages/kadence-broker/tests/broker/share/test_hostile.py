@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.broker.share.pure import ACCEPT, REJECT, Queue
+from tests.broker.share.pure import ACCEPT, REJECT, RELEASE, Queue
 from tests.broker.share.scene import Connection, Member, Scene, acquired
 
 from kadence.protocol import alter_share_group_offsets as alter_api
@@ -53,6 +53,39 @@ def test_a_gap_in_the_middle_is_compacted_away() -> None:
     assert queue.take() == [(10, 14, 2)]
     assert queue.say((10, 14, ACCEPT)) == 0
     assert (queue.state.start_offset, queue.state.window) == (15, 0)
+
+
+def test_records_done_behind_a_gap_do_not_fill_the_window() -> None:
+    log = [(0, 39), (40, 79), (80, 119), (120, 159)]
+    queue = Queue(*log, stored=[(11, 119, ACKNOWLEDGED, 1)], max_record_locks=100)
+    assert queue.take() == [(0, 10, 1)]
+    assert queue.say((0, 10, ACCEPT)) == 0
+    assert queue.take() == [(120, 159, 1)]
+
+
+def test_the_start_moves_up_to_the_next_gap() -> None:
+    stored = [(11, 59, ACKNOWLEDGED, 1), (70, 119, ACKNOWLEDGED, 1)]
+    queue = Queue((0, 39), (40, 79), (80, 119), (120, 159), stored=stored)
+    assert queue.take(max_records=1) == [(0, 10, 1)]
+    assert queue.say((0, 10, ACCEPT)) == 0
+    assert queue.state.start_offset == 60
+    assert queue.take(max_records=1) == [(60, 69, 1)]
+    assert queue.say((60, 69, ACCEPT)) == 0
+    assert queue.take() == [(120, 159, 1)]
+
+
+def test_a_record_released_below_the_gaps_does_not_hold_up_the_start() -> None:
+    """Kafka 4.4.0 stands still then (findings/kafka_share_group_stands_still.sh)."""
+    stored = [(100, 119, ACKNOWLEDGED, 1)]
+    queue = Queue((0, 39), (40, 79), (80, 119), (120, 159), stored=stored, max_record_locks=100)
+    assert queue.take() == [(0, 99, 1)]
+    assert (
+        queue.say((0, 4, ACCEPT), (5, 5, RELEASE), (6, 97, ACCEPT), (98, 98, RELEASE), (99, 99, ACCEPT)) == 0
+    )
+    assert queue.take() == [(5, 5, 2), (98, 98, 2)]
+    assert queue.say((5, 5, ACCEPT), (98, 98, ACCEPT)) == 0
+    assert queue.take() == [(120, 159, 1)]
+    assert queue.state.start_offset == 120
 
 
 def test_a_long_aborted_transaction_does_not_fill_the_window() -> None:

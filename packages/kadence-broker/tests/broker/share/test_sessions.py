@@ -90,6 +90,18 @@ def test_the_end_works_acknowledgements_first_and_releases_the_rest(scene: Scene
     assert member.close() == codes.SHARE_SESSION_NOT_FOUND
 
 
+def test_the_end_at_a_node_releases_nothing_of_another_nodes_partitions() -> None:
+    scene = Scene(nodes=2)
+    scene.produce(10)
+    member = scene.member()
+    member.fetch()
+    elsewhere = scene.member(node=2)
+    assert partition_of(elsewhere.fetch([0])).error_code == codes.NOT_LEADER_OR_FOLLOWER
+    assert elsewhere.close() == 0
+    assert member.acknowledge([(0, 9, ACCEPT)]) == 0
+    scene.close()
+
+
 def test_a_fetch_may_end_a_session_too(scene: Scene, member: Member) -> None:
     scene.produce(10)
     member.fetch()
