@@ -58,7 +58,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     the group because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: Literal["auto"] | int | str
-    """The most records that one poll() returns. -1: no limit. auto: see max.poll.records.ratio. Default: 500.
+    """The most records that one poll() without max_records= returns. -1: no limit. auto: see
+    max.poll.records.ratio. Default: 500.
     """
     max_poll_arrow_bytes: int | str
     """The most bytes of keys and values that one poll_arrow() without max_records= returns, not counting its

@@ -49,8 +49,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     the group because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: int | str
-    """The most records that one poll() returns. With share.acquire.mode=record_limit, a fetch acquires no
-    more. Default: 500.
+    """The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a
+    fetch acquires no more. Default: 500.
     """
     allow_auto_create_topics: bool | str
     """Whether the broker may create a topic that the consumer asks for. Default: false."""
