@@ -41,12 +41,12 @@ OF_SOURCE: Final[dict[str, str]] = {
     "maxBytesPerTrigger": (
         "Stream only: about the most bytes of keys, values and headers in a micro-batch; 64m is 64 MiB."
     ),
-    "minPartitions": "The wanted number of tasks at least; large Kafka partitions are split for it.",
+    "minPartitions": "The least number of tasks, if there are as many offsets; large Kafka partitions are split.",
     "maxRecordsPerPartition": "The most offsets of a task; larger Kafka partitions are split.",
     "maxBytesPerPartition": (
         "About the most bytes of keys, values and headers in a task; larger Kafka partitions are split."
     ),
-    "targetRecordsPerTask": "See sizing of tasks. Default: 500000.",
+    "targetRecordsPerTask": "The offsets above which tasks become more, see Sizing of tasks. Default: 500000.",
     "parallelism": (
         "How many tasks can run at once. Default: from session() or the command line of spark-submit; otherwise the "
         "number of Kafka partitions."
@@ -54,9 +54,9 @@ OF_SOURCE: Final[dict[str, str]] = {
     "includeHeaders": "Whether there is a column headers. Default: false.",
     "groupIdPrefix": "The beginning of the source's client ids in the brokers' logs.",
     "commitOffsets": "Stream only: commit the offsets of rows in the sink to kafka.group.id. Default: false.",
-    "idlePollMs": "Stream only: the longest wait of an idle query before it reports to Spark. Default: 500.",
-    "brokerTimeoutMs": "Stream only: how long a running query waits for silent brokers. Default: 300000.",
-    "kafkaConsumer.pollTimeoutMs": "How long a task may wait for records that exist. Default: 120000.",
+    "idlePollMs": "Stream only: the longest wait for new records before Spark asks again. Default: 500.",
+    "brokerTimeoutMs": "Stream only: how long a running query waits for brokers that do not answer. Default: 300000.",
+    "kafkaConsumer.pollTimeoutMs": "How long a task waits for brokers to send records. Default: 120000.",
     "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated. Default: 3.",
     "fetchOffset.retryIntervalMs": "The wait before each repetition. Default: 1000.",
     **decode.OPTIONS,

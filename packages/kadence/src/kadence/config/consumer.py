@@ -92,7 +92,8 @@ class ConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "count",
         _MAX_POLL_RECORDS,
-        "The most records that one poll() without max_records= returns. -1: no limit. auto: see max.poll.records.ratio.",
+        "The most records that one poll() without max_records= returns. -1: no limit. auto: see "
+        "max.poll.records.ratio.",
         low=-1,
         since="KIP-41",
     )

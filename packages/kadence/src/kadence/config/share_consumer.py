@@ -95,7 +95,8 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "int",
         500,
-        "The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a fetch acquires no more.",
+        "The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a fetch "
+        "acquires no more.",
         low=1,
         high=INT32_MAX,
         since="KIP-41",
