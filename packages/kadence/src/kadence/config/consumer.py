@@ -110,8 +110,8 @@ class ConsumerConfig(ClientConfig):
         "float",
         0.4,
         "With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The "
-        "consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. If your loop "
-        "sleeps, set max.poll.records to a number.",
+        "consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in your "
+        "loop counts as processing: set max.poll.records to a number then.",
         low=0.001,
         high=1,
     )

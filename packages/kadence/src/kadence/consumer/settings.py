@@ -68,8 +68,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     max_poll_records_ratio: float | str
     """With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The
-    consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. If your
-    loop sleeps, set max.poll.records to a number. Default: 0.4.
+    consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in
+    your loop counts as processing: set max.poll.records to a number then. Default: 0.4.
     """
     partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
     """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the
