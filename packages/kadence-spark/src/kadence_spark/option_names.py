@@ -31,7 +31,7 @@ OF_SOURCE: Final[dict[str, str]] = {
         "error about the new topic id shows the value. Use it for one start."
     ),
     "maxOffsetsPerTrigger": (
-        "Stream only: about the most offsets of a micro-batch, in proportion to each partition's backlog."
+        "Stream only: about the most offsets of a micro-batch, shared among partitions by their backlogs."
     ),
     "minOffsetsPerTrigger": (
         "Stream only, not availableNow: a batch waits for so many offsets, at most for maxTriggerDelay. The first "
@@ -46,7 +46,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     "maxBytesPerPartition": (
         "About the most bytes of keys, values and headers in a task; larger Kafka partitions are split."
     ),
-    "targetRecordsPerTask": "The offsets above which tasks become more, see Sizing of tasks. Default: 500000.",
+    "targetRecordsPerTask": "If tasks would have more offsets on average, there are more tasks. Default: 500000.",
     "parallelism": (
         "How many tasks can run at once. Default: from session() or the command line of spark-submit; otherwise the "
         "number of Kafka partitions."

@@ -94,8 +94,8 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms: int = key(
         "int",
         0,
-        "Records without a key leave out the partitions of a broker that has taken no batch for this long although one "
-        "was ready. 0: never. It needs partitioner.adaptive.partitioning.enable.",
+        "Records without a key do not go to partitions of a broker that has taken no batch for this long although one "
+        "was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable.",
         low=0,
         since="KIP-794",
     )

@@ -62,8 +62,8 @@ class ProducerSettings(ClientSettings, total=False):
     Default: true.
     """
     partitioner_availability_timeout_ms: int | str
-    """Records without a key leave out the partitions of a broker that has taken no batch for this long
-    although one was ready. 0: never. It needs partitioner.adaptive.partitioning.enable. Default: 0.
+    """Records without a key do not go to partitions of a broker that has taken no batch for this long
+    although one was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable. Default: 0.
     """
     partitioner_rack_aware: bool | str
     """Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic
