@@ -30,7 +30,8 @@ def api_timeout() -> Any:
     return key(
         "int",
         60_000,
-        "How long a blocking call without timeout= may take. No limit for poll(), close(), and loops such as process().",
+        "How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such as "
+        "process().",
         low=0,
         high=INT32_MAX,
         since="KIP-266",

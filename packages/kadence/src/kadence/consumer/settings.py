@@ -19,8 +19,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ConsumerSettings` without the deserialisers, which the signature of `Consumer` names itself."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. No limit for poll(), close(), and loops such as
-    process(). Default: 60000.
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
+    as process(). Default: 60000.
     """
     group_id: str | None
     """Name of the consumer group. subscribe() and commits need it."""

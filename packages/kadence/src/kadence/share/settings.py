@@ -17,8 +17,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ShareConsumerSettings` without the deserialisers, which the signature of `ShareConsumer` names."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. No limit for poll(), close(), and loops such as
-    process(). Default: 60000.
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
+    as process(). Default: 60000.
     """
     group_id: str | None
     """Name of the share group, which is the queue. Required."""
