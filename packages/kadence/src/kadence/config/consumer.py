@@ -78,8 +78,8 @@ class ConsumerConfig(ClientConfig):
     stall_report_ratio: float = key(
         "float",
         0.5,
-        "After this part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of your "
-        "code that blocks the poll loop. 0: it reports a stall only when it leaves the group.",
+        "After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the line "
+        "of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.",
         low=0,
         high=1,
     )

@@ -41,8 +41,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     Default: 300000.
     """
     stall_report_ratio: float | str
-    """After this part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of
-    your code that blocks the poll loop. 0: it reports a stall only when it leaves the group. Default: 0.5.
+    """After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the
+    line of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.
+    Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
