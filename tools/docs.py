@@ -47,8 +47,9 @@ def configuration() -> str:
         "# Configuration",
         NOTE,
         (
-            "Settings have Kafka's names. Give them in a dictionary, as keywords in snake_case, or both: "
-            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key is refused, with advice.'
+            "Give settings in a dictionary, as keywords in snake_case, or both: "
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. Most have Kafka\'s names. An unknown key raises '
+            "`ConfigError`."
         ),
         "## Every client",
         key_table(config.keys(config.ClientConfig)),
@@ -71,8 +72,8 @@ def configuration() -> str:
     parts += [
         "## Embedded broker",
         (
-            "The settings of Kafka's brokers that the embedded broker knows, with their defaults: "
-            "`Broker(config={...})`, or `kadence broker -X KEY=VALUE`."
+            "The settings of Kafka's brokers that the embedded broker knows, with its defaults. Set them by "
+            "`Broker(config={...})`, or by `kadence broker -X KEY=VALUE`."
         ),
         "\n".join(("```properties", *broker, "```")),
     ]
@@ -107,7 +108,7 @@ def number(bound: float) -> str:
 
 def allowed(key: config.Key) -> str:
     if key.choices:
-        return ", ".join(f"`{choice}`" for choice in key.choices if choice)
+        return ", ".join(f"`{choice}`" if choice else "empty" for choice in key.choices)
     has_bounds = key.low is not None or key.high not in (None, INT32_MAX)
     bounds = [
         "" if key.kind == "int" and has_bounds else key.kind,

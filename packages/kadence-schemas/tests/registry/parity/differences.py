@@ -1,4 +1,4 @@
-"""The differences that are known. docs/schemas.md, "What differs", has them in its own words.
+"""The differences that are known. docs/schemas.md, "What differs", has the less rare ones in its own words.
 
 Each is a question about one answer: whether it is what the line says, and not just any other answer.
 """

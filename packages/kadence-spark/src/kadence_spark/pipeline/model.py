@@ -101,8 +101,8 @@ class DecodeStep:
         default=None,
     )
     action: str | None = _key(
-        "For a record that cannot be decoded. drop: count it, and write it to dead_letters if there are any; fail: end "
-        "the pipeline. Default: drop with dead_letters, otherwise fail.",
+        "For a record that cannot be decoded. drop: count it, and write it to dead_letters if there are any; "
+        "fail: end the pipeline. Default: drop with dead_letters, otherwise fail.",
         choices=("drop", "fail"),
         default=None,
     )
@@ -123,7 +123,7 @@ class Transform:
     """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
 
     name: str = _key("The name of its view.", pattern=VIEW, allowed="a letter, then letters, digits and _")
-    sql: str = _key("A SELECT that makes its rows from single rows.")
+    sql: str = _key("A SELECT that makes each of its rows from one row.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,12 +151,12 @@ class Aggregate:
         "drops."
     )
     watermark: str | None = _key(
-        "The timestamp column of each row's time. When the newest row is later than a group's end by the delay, the "
-        "group is complete: its later rows are left out.",
+        "The timestamp column with each row's time. When a row has come that is later than a group's end by the delay, "
+        "the group is complete: rows of it that come after that are left out.",
         default=None,
     )
     delay: str | None = _key(
-        "How far behind the newest row another one may be.",
+        "By how much a row may be older than the newest one.",
         pattern=DELAY,
         allowed='a time such as "30s", "10m", "10 minutes" or "2h"',
         default=None,
@@ -190,7 +190,9 @@ class Output:
     )
     path: str | None = _key("The table's directory.", default=None)
     table: str | None = _key("The table's name in a catalog.", default=None)
-    topic: str | None = _key("The topic. Values are the column value, else the rows as JSON.", default=None)
+    topic: str | None = _key(
+        "The topic. A record's value is the column value, or else the row as JSON.", default=None
+    )
     servers: str | None = _key("The topic's brokers. Default: those of the source.", default=None)
     key: str | None = _key(
         "For a topic: the SQL expression of the key. Default: a column named key.",
@@ -228,7 +230,7 @@ class Pipeline:
         pattern=NAME,
         allowed="a letter, then letters, digits, _ and -",
     )
-    checkpoint: str = _key("The directory of Spark's checkpoint, the pipeline's progress.")
+    checkpoint: str = _key("The directory of Spark's checkpoint, which has the pipeline's progress.")
     trigger: str = _key(
         "available-now: read all present records and end; every 10s: run on, with a batch every ten seconds.",
         pattern=re.compile(f"{AVAILABLE_NOW}|{TRIGGER.pattern}"),

@@ -30,7 +30,8 @@ def api_timeout() -> Any:
     return key(
         "int",
         60_000,
-        "How long a blocking call without timeout= may take.",
+        "How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such as "
+        "process().",
         low=0,
         high=INT32_MAX,
         since="KIP-266",
@@ -50,14 +51,14 @@ class ClientConfig:
     bootstrap_servers: tuple[str, ...] = key(
         "list",
         (),
-        "Brokers that the client asks first for the others: host:port, comma separated or a list. It tries every "
-        "address of each name.",
+        "Required. Brokers, as host:port, that the client asks first for the others; comma separated or a list. If a "
+        "name has several addresses, the client tries one after the other.",
     )
     bootstrap_resolve_timeout_ms: int = key(
         "int",
         0,
         "If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and "
-        "the client is finished. 0: names are looked up again and again, and calls end by their own timeouts.",
+        "the client can only be closed. 0: the client goes on looking names up, and calls end by their own timeouts.",
         low=0,
         high=INT32_MAX,
         since="KIP-909",
@@ -68,7 +69,8 @@ class ClientConfig:
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long the client waits for the answer to one request.",
+        "How long the client waits for the answer to one request. It waits longer for Fetch, JoinGroup and SyncGroup, "
+        "which brokers hold back.",
         low=1,
         high=INT32_MAX,
     )
@@ -78,7 +80,7 @@ class ClientConfig:
     retry_backoff_max_ms: int = key(
         "int",
         1_000,
-        "Waits before a request is repeated double up to this. Each is then changed by chance, by up to 20 %.",
+        "The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20 %.",
         low=0,
         since="KIP-580",
     )
@@ -108,7 +110,7 @@ class ClientConfig:
     metadata_max_age_ms: int = key(
         "int",
         300_000,
-        "The client asks for the cluster's metadata again after this long, even if nothing seems to have changed.",
+        "The longest time after which the client asks for the cluster's metadata again.",
         low=0,
     )
     metadata_recovery_strategy: str = key(
@@ -130,8 +132,8 @@ class ClientConfig:
     metadata_cluster_check_enable: bool = key(
         "bool",
         True,
-        "With metadata.recovery.strategy=rebootstrap: on each connection to a known broker the client says which node "
-        "of which cluster it means. A broker of Kafka 4.4 or newer that is another one refuses the connection, and the "
+        "With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: when the client connects to a known "
+        "broker, it names the cluster and the node that it expects. Another broker refuses the connection, and the "
         "client asks bootstrap.servers again.",
         since="KIP-1242",
     )
@@ -180,7 +182,9 @@ class ClientConfig:
         "For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.",
     )
     sasl_login_callback_handler_class: str | None = key(
-        "string", None, "Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."
+        "string",
+        None,
+        "For settings copied from Java; takes the class name of OAuthBearerLoginCallbackHandler only.",
     )
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
         "function",

@@ -37,16 +37,15 @@ class ConsumerConfig(ClientConfig):
         "choice",
         "auto",
         "How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them "
-        "(KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, no key of classic is set and the "
-        "group has no classic members; else classic.",
+        "(KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, "
+        "and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; else classic.",
         choices=("auto", "classic", "consumer"),
         since="KIP-848",
     )
     group_remote_assignor: str | None = key(
         "string",
         None,
-        "With group.protocol=consumer: the assignor that the broker uses, uniform or range. When not set, the broker "
-        "chooses.",
+        "For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker chooses.",
         since="KIP-848",
     )
     session_timeout_ms: int = key(
@@ -79,8 +78,8 @@ class ConsumerConfig(ClientConfig):
     stall_report_ratio: float = key(
         "float",
         0.5,
-        "After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of your "
-        "code that blocks the poll loop. Once for each stall; 0: only on leaving.",
+        "After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the line "
+        "of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.",
         low=0,
         high=1,
     )
@@ -93,26 +92,26 @@ class ConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "count",
         _MAX_POLL_RECORDS,
-        "The most records that one poll() returns. -1: no limit. auto: as many as their measured processing time "
-        "allows.",
+        "The most records that one poll() without max_records= returns. -1: no limit. auto: see "
+        "max.poll.records.ratio.",
         low=-1,
         since="KIP-41",
     )
     max_poll_arrow_bytes: int = key(
         "int",
         2_097_152,
-        "The most bytes of keys and values that one poll_arrow() returns, not counting its last record; headers may "
-        "take as much again in each partition. The default is twice max.partition.fetch.bytes. If max.poll.records is "
-        "set to another value than its default, it limits the rows, too.",
+        "The most bytes of keys and values that one poll_arrow() without max_records= returns, not counting its last "
+        "record; headers may take as much again in each partition. A max.poll.records that is not the default limits "
+        "the rows, too.",
         low=1,
         high=INT32_MAX,
     )
     max_poll_records_ratio: float = key(
         "float",
         0.4,
-        "With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll may "
-        "take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Time "
-        "in which your loop sleeps counts, too: then give max.poll.records a number.",
+        "With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The "
+        "consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in your "
+        "loop counts as processing: set max.poll.records to a number then.",
         low=0.001,
         high=1,
     )
@@ -125,9 +124,15 @@ class ConsumerConfig(ClientConfig):
     enable_auto_commit: bool = key(
         "bool",
         True,
-        "Whether the consumer commits by itself: the records of a poll once the next poll is made. Needs group.id.",
+        "Whether the consumer commits by itself. It commits the records of a poll only after the next poll, or in "
+        "close(). Without group.id it commits nothing.",
     )
-    auto_commit_interval_ms: int = key("int", 5_000, "How often the consumer commits by itself.", low=0)
+    auto_commit_interval_ms: int = key(
+        "int",
+        5_000,
+        "How often the consumer commits by itself. It also commits before it gives partitions up, and in close().",
+        low=0,
+    )
     auto_offset_reset: str = key(
         "string",
         "latest",
@@ -145,7 +150,7 @@ class ConsumerConfig(ClientConfig):
         "choice",
         "read_uncommitted",
         "read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it "
-        "returns all records.",
+        "returns these, too.",
         choices=("read_uncommitted", "read_committed"),
         since="KIP-98",
     )
@@ -165,8 +170,7 @@ class ConsumerConfig(ClientConfig):
     max_partition_fetch_bytes: int = key(
         "int",
         2_097_152,
-        "The most bytes of one partition in a fetch response. The default is twice Kafka's, which halves the number "
-        "of requests.",
+        "The most bytes of one partition in a fetch response. The response's first batch may be larger.",
         low=1,
     )
     buffer_memory: int = key(
@@ -204,9 +208,8 @@ class ConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records, with further headers kadence.error.… that have their "
-        "origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter "
-        "record.",
+        "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's origin "
+        "and the error. A bad record counts as processed once the broker has acknowledged its dead letter record.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",

@@ -36,13 +36,14 @@ class ProducerConfig(ClientConfig):
     acks: str = key(
         "choice",
         "all",
-        "Which replicas must have a record before the broker acknowledges it.",
+        "all, -1: the broker acknowledges a record when all in-sync replicas have it. 1: when the leader has it. 0: "
+        "the broker acknowledges nothing. With 1 and 0 enable.idempotence is false by default.",
         choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = key(
         "bool",
         True,
-        "Whether the broker recognises retries, so that they neither duplicate nor reorder records.",
+        "Whether brokers recognise the producer's own retries, so that these neither duplicate nor reorder records.",
         since="KIP-98",
     )
     compression_type: str = key(
@@ -79,7 +80,10 @@ class ProducerConfig(ClientConfig):
         since="librdkafka",
     )
     partitioner_ignore_keys: bool = key(
-        "bool", False, "Whether the producer chooses partitions as if no record had a key.", since="KIP-794"
+        "bool",
+        False,
+        "Whether the producer chooses partitions as if no record had a key. Needs the default partitioner.",
+        since="KIP-794",
     )
     partitioner_adaptive_partitioning_enable: bool = key(
         "bool",
@@ -90,16 +94,16 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms: int = key(
         "int",
         0,
-        "Records without a key leave out the partitions of a broker that has taken no batch for this long although one "
-        "was ready. 0: never. It needs partitioner.adaptive.partitioning.enable.",
+        "Records without a key do not go to partitions of a broker that has taken no batch for this long although one "
+        "was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable.",
         low=0,
         since="KIP-794",
     )
     partitioner_rack_aware: bool = key(
         "bool",
         False,
-        "Whether records without a key go to partitions whose leader is in the rack of client.rack, as long as there "
-        "are any. Keys are not affected.",
+        "Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic has "
+        "no such partition, they go to any.",
         since="KIP-1123",
     )
     client_rack: str = key(
@@ -108,15 +112,16 @@ class ProducerConfig(ClientConfig):
     retries: int = key(
         "int",
         INT32_MAX,
-        "How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it, too.",
+        "The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may end "
+        "this sooner.",
         low=0,
         high=INT32_MAX,
     )
     linger_ms: int = key(
         "number",
         5,
-        "How long the producer waits for more records of the same partition before it sends a batch. A fraction is "
-        "rounded up to whole ms.",
+        "The longest time that a batch waits for more records of its partition before the producer sends it. A "
+        "fraction is rounded up to whole ms.",
         low=0,
     )
     batch_size: int = key(
@@ -125,7 +130,7 @@ class ProducerConfig(ClientConfig):
     buffer_memory: int = key(
         "int",
         33_554_432,
-        "The most bytes of records that wait to be sent or acknowledged. Then send() waits.",
+        "The most bytes of records that wait to be sent or acknowledged. Above it send() waits, up to max.block.ms.",
         low=1,
     )
     metadata_max_idle_ms: int = key(
@@ -147,20 +152,23 @@ class ProducerConfig(ClientConfig):
     delivery_timeout_ms: int = key(
         "int",
         120_000,
-        "A record fails when the broker has not acknowledged it within this time. When it is not set, it is at least "
-        "linger.ms plus request.timeout.ms. When both it and request.timeout.ms are set, it must be at least that.",
+        "A record fails when the broker has not acknowledged it within this time. If it is not set, the producer "
+        "raises it to linger.ms plus request.timeout.ms where these are more.",
         low=1,
         since="KIP-91",
     )
     max_in_flight_requests_per_connection: int = key(
-        "int", 5, "How many requests the producer sends to one broker before the first is answered.", low=1
+        "int",
+        5,
+        "The most requests to one broker that wait for an answer.",
+        low=1,
     )
 
     transactional_id: str | None = key(
         "string",
         None,
-        "Enables transactions. The name that this producer keeps when it restarts; the broker then refuses its "
-        "predecessor.",
+        "Enables transactions. The producer keeps this name when it restarts. Once a producer of this name has begun, "
+        "brokers refuse earlier ones.",
         since="KIP-98",
     )
     transaction_timeout_ms: int = key(

@@ -15,23 +15,25 @@ class ClientSettings(TypedDict, total=False):
     """The settings that every client has."""
 
     bootstrap_servers: str | Iterable[str]
-    """Brokers that the client asks first for the others: host:port, comma separated or a list. It tries every
-    address of each name.
+    """Required. Brokers, as host:port, that the client asks first for the others; comma separated or a list.
+    If a name has several addresses, the client tries one after the other.
     """
     bootstrap_resolve_timeout_ms: int | str
     """If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and
-    the client is finished. 0: names are looked up again and again, and calls end by their own timeouts.
-    Default: 0.
+    the client can only be closed. 0: the client goes on looking names up, and calls end by their own
+    timeouts. Default: 0.
     """
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long the client waits for the answer to one request. Default: 30000."""
+    """How long the client waits for the answer to one request. It waits longer for Fetch, JoinGroup and
+    SyncGroup, which brokers hold back. Default: 30000.
+    """
     retry_backoff_ms: int | str
     """How long the client waits before it first repeats a failed request. Default: 100."""
     retry_backoff_max_ms: int | str
-    """Waits before a request is repeated double up to this. Each is then changed by chance, by up to 20 %.
-    Default: 1000.
+    """The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20
+    %. Default: 1000.
     """
     reconnect_backoff_ms: int | str
     """How long the client waits before it first repeats a failed connection attempt. Default: 50."""
@@ -42,9 +44,7 @@ class ClientSettings(TypedDict, total=False):
     connections_max_idle_ms: int | str
     """Close a connection that was not used for this long; -1: never. Default: 540000."""
     metadata_max_age_ms: int | str
-    """The client asks for the cluster's metadata again after this long, even if nothing seems to have
-    changed. Default: 300000.
-    """
+    """The longest time after which the client asks for the cluster's metadata again. Default: 300000."""
     metadata_recovery_strategy: Literal["rebootstrap", "none"] | str
     """What the client does when it reaches no known broker. rebootstrap: it looks up the names in
     bootstrap.servers again and asks those. none: it keeps trying the known brokers. Default: rebootstrap.
@@ -54,9 +54,9 @@ class ClientSettings(TypedDict, total=False):
     long, the client asks bootstrap.servers again. Default: 300000.
     """
     metadata_cluster_check_enable: bool | str
-    """With metadata.recovery.strategy=rebootstrap: on each connection to a known broker the client says which
-    node of which cluster it means. A broker of Kafka 4.4 or newer that is another one refuses the
-    connection, and the client asks bootstrap.servers again. Default: true.
+    """With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: when the client connects to a known
+    broker, it names the cluster and the node that it expects. Another broker refuses the connection, and
+    the client asks bootstrap.servers again. Default: true.
     """
     send_buffer_bytes: int | str
     """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
@@ -84,7 +84,7 @@ class ClientSettings(TypedDict, total=False):
     """For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.
     """
     sasl_login_callback_handler_class: str | None
-    """Only Java's OAuthBearerLoginCallbackHandler is accepted; the same is built in here."""
+    """For settings copied from Java; takes the class name of OAuthBearerLoginCallbackHandler only."""
     sasl_oauthbearer_token_provider: Callable[[], Token] | str | None
     """A callable without arguments that returns a kadence.Token, or the text module:function, which each
     process with a client imports. The client calls it on a helper thread for each new token.

@@ -79,7 +79,7 @@ class ShareConsumerConfig(ClientConfig):
         "bool",
         True,
         "Whether the network thread renews the locks of records that the application holds, until it has not polled "
-        "for max.poll.interval.ms. false: a record comes again once its lock has ended, as with Kafka's own client.",
+        "for max.poll.interval.ms. false: once its lock has ended, a record may be delivered again.",
         since="KIP-1222",
     )
     max_poll_interval_ms: int = key(
@@ -95,9 +95,8 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "int",
         500,
-        "The most records that one poll() returns. A fetch asks for as many as its poll, and for more only if the "
-        "application has worked off more within 100 ms. With share.acquire.mode=record_limit, a fetch acquires no "
-        "more.",
+        "The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a fetch "
+        "acquires no more.",
         low=1,
         high=INT32_MAX,
         since="KIP-41",
@@ -123,8 +122,8 @@ class ShareConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records, with further headers kadence.error.… that have their "
-        "origin and the error. A bad record is accepted once the broker has acknowledged its dead letter record.",
+        "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's origin "
+        "and the error. It accepts a bad record once the broker has acknowledged its dead letter record.",
     )
     client_rack: str = key(
         "string", "", "The rack in which this consumer runs. Kafka 4.4 makes no use of it."

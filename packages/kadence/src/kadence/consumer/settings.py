@@ -19,19 +19,22 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ConsumerSettings` without the deserialisers, which the signature of `Consumer` names itself."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. Default: 60000."""
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
+    as process(). Default: 60000.
+    """
     group_id: str | None
     """Name of the consumer group. subscribe() and commits need it."""
     group_instance_id: str | None
     """Makes this consumer a static member: a name that it keeps when its process restarts."""
     group_protocol: Literal["auto", "classic", "consumer"] | str
     """How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them
-    (KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, no key of classic is set and
-    the group has no classic members; else classic. Default: auto.
+    (KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic
+    members, and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set;
+    else classic. Default: auto.
     """
     group_remote_assignor: str | None
-    """With group.protocol=consumer: the assignor that the broker uses, uniform or range. When not set, the
-    broker chooses.
+    """For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker
+    chooses.
     """
     session_timeout_ms: int | str
     """The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848
@@ -47,37 +50,40 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     Default: 300000.
     """
     stall_report_ratio: float | str
-    """After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of
-    your code that blocks the poll loop. Once for each stall; 0: only on leaving. Default: 0.5.
+    """After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the
+    line of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.
+    Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
     the group because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: Literal["auto"] | int | str
-    """The most records that one poll() returns. -1: no limit. auto: as many as their measured processing time
-    allows. Default: 500.
+    """The most records that one poll() without max_records= returns. -1: no limit. auto: see
+    max.poll.records.ratio. Default: 500.
     """
     max_poll_arrow_bytes: int | str
-    """The most bytes of keys and values that one poll_arrow() returns, not counting its last record; headers
-    may take as much again in each partition. The default is twice max.partition.fetch.bytes. If
-    max.poll.records is set to another value than its default, it limits the rows, too. Default: 2097152.
+    """The most bytes of keys and values that one poll_arrow() without max_records= returns, not counting its
+    last record; headers may take as much again in each partition. A max.poll.records that is not the
+    default limits the rows, too. Default: 2097152.
     """
     max_poll_records_ratio: float | str
-    """With max.poll.records=auto: the part of max.poll.interval.ms that processing the records of one poll
-    may take. The consumer aims at a hundredth of it, so that records may suddenly take a hundred times
-    longer. Time in which your loop sleeps counts, too: then give max.poll.records a number. Default: 0.4.
+    """With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The
+    consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in
+    your loop counts as processing: set max.poll.records to a number then. Default: 0.4.
     """
     partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
     """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the
     names of their Java classes, or objects of your own (kadence.Assignor). Default: cooperative-sticky.
     """
     enable_auto_commit: bool | str
-    """Whether the consumer commits by itself: the records of a poll once the next poll is made. Needs
-    group.id. Default: true.
+    """Whether the consumer commits by itself. It commits the records of a poll only after the next poll, or
+    in close(). Without group.id it commits nothing. Default: true.
     """
     auto_commit_interval_ms: int | str
-    """How often the consumer commits by itself. Default: 5000."""
+    """How often the consumer commits by itself. It also commits before it gives partitions up, and in
+    close(). Default: 5000.
+    """
     auto_offset_reset: Literal["earliest", "latest", "none"] | str
     """Where a partition starts without a committed offset, and where it goes on when its offset no longer
     exists. by_duration:PT1H: the records since an hour ago (ISO 8601, KIP-1106). none: poll() raises an
@@ -89,7 +95,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """Whether a pattern in subscribe() leaves out Kafka's internal topics. Default: true."""
     isolation_level: Literal["read_uncommitted", "read_committed"] | str
     """read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it
-    returns all records. Default: read_uncommitted.
+    returns these, too. Default: read_uncommitted.
     """
     fetch_min_bytes: int | str
     """The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms. Default: 1.
@@ -99,8 +105,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     fetch_max_bytes: int | str
     """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
     max_partition_fetch_bytes: int | str
-    """The most bytes of one partition in a fetch response. The default is twice Kafka's, which halves the
-    number of requests. Default: 2097152.
+    """The most bytes of one partition in a fetch response. The response's first batch may be larger. Default:
+    2097152.
     """
     buffer_memory: int | str
     """The most memory for records that are fetched, decompressed or held for the application. A single batch
@@ -119,9 +125,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     dead.letter.topic. Default: raise.
     """
     dead_letter_topic: str | None
-    """The topic to which the consumer writes bad records, with further headers kadence.error.… that have
-    their origin and the error. A bad record counts as processed once the broker has acknowledged its dead
-    letter record.
+    """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
+    origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter
+    record.
     """
     interceptors: Iterable[InterceptorLike]
     """Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.

@@ -16,10 +16,12 @@ class ProducerSettings(ClientSettings, total=False):
     """The settings of a producer as its keywords: ``Producer(**settings)``."""
 
     acks: Literal["all", "-1", "1", "0"] | int | str
-    """Which replicas must have a record before the broker acknowledges it. Default: all."""
+    """all, -1: the broker acknowledges a record when all in-sync replicas have it. 1: when the leader has it.
+    0: the broker acknowledges nothing. With 1 and 0 enable.idempotence is false by default. Default: all.
+    """
     enable_idempotence: bool | str
-    """Whether the broker recognises retries, so that they neither duplicate nor reorder records. Default:
-    true.
+    """Whether brokers recognise the producer's own retries, so that these neither duplicate nor reorder
+    records. Default: true.
     """
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | str
     """How the producer compresses batches. Default: none."""
@@ -52,33 +54,36 @@ class ProducerSettings(ClientSettings, total=False):
     available_partitions) and returns a partition, or None for any. Default: murmur2_random.
     """
     partitioner_ignore_keys: bool | str
-    """Whether the producer chooses partitions as if no record had a key. Default: false."""
+    """Whether the producer chooses partitions as if no record had a key. Needs the default partitioner.
+    Default: false.
+    """
     partitioner_adaptive_partitioning_enable: bool | str
     """Whether fewer of the records without a key go to partitions for which more batches wait to be sent.
     Default: true.
     """
     partitioner_availability_timeout_ms: int | str
-    """Records without a key leave out the partitions of a broker that has taken no batch for this long
-    although one was ready. 0: never. It needs partitioner.adaptive.partitioning.enable. Default: 0.
+    """Records without a key do not go to partitions of a broker that has taken no batch for this long
+    although one was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable. Default: 0.
     """
     partitioner_rack_aware: bool | str
-    """Whether records without a key go to partitions whose leader is in the rack of client.rack, as long as
-    there are any. Keys are not affected. Default: false.
+    """Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic
+    has no such partition, they go to any. Default: false.
     """
     client_rack: str
     """The rack in which this producer runs, for partitioner.rack.aware."""
     retries: int | str
-    """How often the producer sends a record again after a retriable error. delivery.timeout.ms limits it,
-    too. Default: 2147483647.
+    """The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may
+    end this sooner. Default: 2147483647.
     """
     linger_ms: float | str
-    """How long the producer waits for more records of the same partition before it sends a batch. A fraction
-    is rounded up to whole ms. Default: 5.
+    """The longest time that a batch waits for more records of its partition before the producer sends it. A
+    fraction is rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
     """The most bytes of several records in one batch, before compression. Default: 1000000."""
     buffer_memory: int | str
-    """The most bytes of records that wait to be sent or acknowledged. Then send() waits. Default: 33554432.
+    """The most bytes of records that wait to be sent or acknowledged. Above it send() waits, up to
+    max.block.ms. Default: 33554432.
     """
     metadata_max_idle_ms: int | str
     """The producer stops refreshing the metadata of a topic to which nothing was sent for this long. Default:
@@ -91,15 +96,14 @@ class ProducerSettings(ClientSettings, total=False):
     max_request_size: int | str
     """The most bytes of one record, and of several batches in one request. Default: 1048576."""
     delivery_timeout_ms: int | str
-    """A record fails when the broker has not acknowledged it within this time. When it is not set, it is at
-    least linger.ms plus request.timeout.ms. When both it and request.timeout.ms are set, it must be at
-    least that. Default: 120000.
+    """A record fails when the broker has not acknowledged it within this time. If it is not set, the producer
+    raises it to linger.ms plus request.timeout.ms where these are more. Default: 120000.
     """
     max_in_flight_requests_per_connection: int | str
-    """How many requests the producer sends to one broker before the first is answered. Default: 5."""
+    """The most requests to one broker that wait for an answer. Default: 5."""
     transactional_id: str | None
-    """Enables transactions. The name that this producer keeps when it restarts; the broker then refuses its
-    predecessor.
+    """Enables transactions. The producer keeps this name when it restarts. Once a producer of this name has
+    begun, brokers refuse earlier ones.
     """
     transaction_timeout_ms: int | str
     """The brokers abort a transaction that is open for longer than this. Default: 60000."""

@@ -17,7 +17,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ShareConsumerSettings` without the deserialisers, which the signature of `ShareConsumer` names."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. Default: 60000."""
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
+    as process(). Default: 60000.
+    """
     group_id: str | None
     """Name of the share group, which is the queue. Required."""
     share_acknowledgement_mode: Literal["implicit", "explicit"] | str
@@ -31,25 +33,25 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     share_lock_renewal: bool | str
     """Whether the network thread renews the locks of records that the application holds, until it has not
-    polled for max.poll.interval.ms. false: a record comes again once its lock has ended, as with Kafka's
-    own client. Default: true.
+    polled for max.poll.interval.ms. false: once its lock has ended, a record may be delivered again.
+    Default: true.
     """
     max_poll_interval_ms: int | str
     """The consumer leaves the group, and renews no locks, when the application does not poll for this long.
     Default: 300000.
     """
     stall_report_ratio: float | str
-    """After which part of max.poll.interval.ms without a poll the consumer reports a stall, with the line of
-    your code that blocks the poll loop. Once for each stall; 0: only on leaving. Default: 0.5.
+    """After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the
+    line of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.
+    Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
     the group because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: int | str
-    """The most records that one poll() returns. A fetch asks for as many as its poll, and for more only if
-    the application has worked off more within 100 ms. With share.acquire.mode=record_limit, a fetch
-    acquires no more. Default: 500.
+    """The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a
+    fetch acquires no more. Default: 500.
     """
     allow_auto_create_topics: bool | str
     """Whether the broker may create a topic that the consumer asks for. Default: false."""
@@ -78,9 +80,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     dead.letter.topic, and accepts it. Default: raise.
     """
     dead_letter_topic: str | None
-    """The topic to which the consumer writes bad records, with further headers kadence.error.… that have
-    their origin and the error. A bad record is accepted once the broker has acknowledged its dead letter
-    record.
+    """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
+    origin and the error. It accepts a bad record once the broker has acknowledged its dead letter record.
     """
     client_rack: str
     """The rack in which this consumer runs. Kafka 4.4 makes no use of it."""
