@@ -36,8 +36,8 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a pipeline that a file describes: Spark reads topics, decodes the records,
 applies SQL and expectations, and writes a table or a topic. Records that it
-cannot use go to a dead letter table or topic. docs/pipelines.md has the keys
-of the file.
+cannot use may go to a dead letter table or topic. docs/pipelines.md has the
+keys of the file.
 Status 0: done. 1: failed. 2: the file or the command line is wrong. 130, 143:
 Ctrl-C or SIGTERM stopped it; the next run continues."""
 
