@@ -52,8 +52,8 @@ def add(commands: Any, summary: str) -> None:
         "to-connector",
         "write a checkpoint's offsets as Spark's connector reads them",
         description="Write a checkpoint's offsets as Spark's connector reads them, so that a query\n"
-        'of Kadence can continue with format("kafka"), without lost or repeated records.\n'
-        "Stop the query first. Kadence can continue with the checkpoint, too.",
+        'of Kadence can continue with format("kafka"). Stop the query first. Kadence can\n'
+        "continue with the checkpoint, too.",
     )
     for sub, function in ((show, _show), (back, _to_connector)):
         sub.add_argument("directory", metavar="DIR", help="the query's checkpointLocation")

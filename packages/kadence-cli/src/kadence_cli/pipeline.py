@@ -72,7 +72,7 @@ def add(commands: Any, summary: str) -> None:
         sub.set_defaults(run=run, action_function=function)
         return sub
 
-    check = action("check", "show all mistakes in files without running them", _check, files="+")
+    check = action("check", "show mistakes in files without running them", _check, files="+")
     check.add_argument(
         "--sql", action="store_true", help="start Spark and check the SQL, too, if nothing else is wrong"
     )
