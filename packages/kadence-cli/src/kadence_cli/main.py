@@ -72,7 +72,7 @@ see none from these files or from the environment.
 
 Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
 client setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
-it, 143 SIGTERM. Servers end with 0 after both signals.
+it, 143 SIGTERM. After Ctrl-C or SIGTERM `broker` and `top --serve` end with 0.
 """
 
 _COMMANDS: Final = {
