@@ -165,8 +165,8 @@ def command_line() -> str:
         NOTE,
         (
             "`pip install 'kadence[cli]'` installs the command `kadence`. Files, `--value` and Spark need more "
-            "packages, which error messages name. `kadence COMMAND --help` prints the texts of this page. See also the "
-            "[first session](tutorial.md#the-command-line) and "
+            "packages, which error messages name. `kadence COMMAND --help` prints what this page says of a command. "
+            "See also the [first session](tutorial.md#the-command-line) and "
             "[names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),
