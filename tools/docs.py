@@ -165,9 +165,10 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` brings it; files, `--value` and Spark need more packages: errors name them. "
-            "`kadence COMMAND --help` prints the same. A "
-            "[first session](tutorial.md#the-command-line); [names for clusters](cluster.md#see-whether-it-answers). "
+            "`pip install 'kadence[cli]'` installs the command `kadence`. Files, `--value` and Spark need more "
+            "packages, which error messages name. `kadence COMMAND --help` prints what this page says of a command. "
+            "See also the [first session](tutorial.md#the-command-line) and "
+            "[names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),
         (top.epilog or "").rpartition("\n\n")[2].strip(),
@@ -190,12 +191,13 @@ def command_line() -> str:
     shapes = [
         "## JSON",
         (
-            "With `--json`, and in a pipe, commands print JSON lines. Fields keep their names and meaning. New fields "
-            'may be added, so read them by name. A field without a value is `null`; those after "also" are left out '
+            "With `--json`, and in a pipe without `--wide`, the commands below print JSON lines. `doctor`, "
+            "`pipeline check` and `pipeline plan` do so only with `--json`; `broker`, `consume` (without "
+            "`--format values`) and `produce --offsets` always do. Fields keep their names and meaning. New fields may "
+            'be added, so read them by name. A field without a value is `null`; those after "also" are left out '
             "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
             'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --format json` and `--value` show '
-            "values as JSON. `broker`, `consume` (save for `--format values`) and `produce --offsets` always print "
-            "JSON; `doctor`, `pipeline check` and `pipeline plan` need `--json`."
+            "values as JSON."
         ),
         "The meaning of a line, and its fields:",
         "\n".join(fields),

@@ -28,10 +28,10 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
-Any Kafka client can use it. It prints one JSON line with its address when it
-is ready, and runs until Ctrl-C. By default it keeps records in memory and
-listens on this machine only. With another --host, use TLS and users: without
-them anyone who reaches the broker may do anything."""
+When it is ready, it prints one JSON line with its address. It runs until
+Ctrl-C or SIGTERM. By default it keeps records in memory and listens on this
+machine only. With another --host, use TLS and users: without them anyone who
+reaches the broker may do anything."""
 
 _EXAMPLES = """\
   kadence broker
@@ -51,7 +51,7 @@ def add(commands: Any, summary: str) -> None:
         type=int,
         default=9092,
         metavar="N",
-        help="port of the first node, which the others follow; 0: any free ports (default: %(default)s)",
+        help="port of the first node; others take the next ones. 0: any free ports (default: %(default)s)",
     )
     parser.add_argument(
         "--nodes",

@@ -28,8 +28,8 @@ __all__ = ["add"]
 _DESCRIPTION = """\
 Look at the checkpoint of a streaming query that reads Kafka with Kadence or
 with Spark's own connector, and prepare it for the connector. DIR is a local
-directory. From another file system make a copy (hadoop fs -get, aws s3 cp
---recursive), and put it back."""
+directory. Copy a checkpoint from another file system (hadoop fs -get, aws s3
+cp --recursive), and back after to-connector."""
 
 _EXAMPLES = """\
   kadence checkpoint to-connector out/checkpoint"""
@@ -44,7 +44,7 @@ def add(commands: Any, summary: str) -> None:
         "show",
         "show how far a query is",
         description="Show how far a query is: its last batch, whether the sink has it, and the\n"
-        "next offset of each partition. It is JSON in a pipe, and words on a terminal.",
+        "next offset of each partition. In a pipe it prints JSON.",
     )
     show.add_argument("--json", action="store_true", help="print one JSON object, even on a terminal")
     back = add_command(
@@ -52,8 +52,8 @@ def add(commands: Any, summary: str) -> None:
         "to-connector",
         "write a checkpoint's offsets as Spark's connector reads them",
         description="Write a checkpoint's offsets as Spark's connector reads them, so that a query\n"
-        'of Kadence can continue with format("kafka"), without lost or repeated records.\n'
-        "Stop the query first. Kadence can continue with the checkpoint, too.",
+        'of Kadence can continue with format("kafka"). Stop the query first. Kadence can\n'
+        "continue with the checkpoint, too.",
     )
     for sub, function in ((show, _show), (back, _to_connector)):
         sub.add_argument("directory", metavar="DIR", help="the query's checkpointLocation")

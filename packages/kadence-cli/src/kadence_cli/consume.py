@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 __all__ = ["add", "as_record", "run"]
 
 _DESCRIPTION = f"""\
-Read records and print each as one line. Without --group it reads all
-partitions from --from on. With --group it is a member of the group: it shares
-the partitions with other members, begins at the committed offsets (at --from
-if there are none) and commits the records that it has printed. With --share it
+Read records and print each as one line. Without --group it reads the topics
+from --from on. With --group it is a member of the group: it shares the
+partitions with other members, begins at the committed offsets (at --from if
+there are none) and commits the records that it has printed. With --share it
 is a member of a share group, a queue: it accepts each record after its line is
-written, and gives back the others when it ends.
+written, and releases the others when it ends.
 Formats of a line:
   records  an object: topic, partition, offset, timestamp, key, value, headers;
            from a queue also delivery_count.
@@ -54,14 +54,15 @@ Formats of a line:
            characters as \\x1b, unless --raw is given
 With -o the records go to a file, up to the present end or --to. The file's
 name or --format says which kind: .parquet, .arrow and .csv have columns,
-.jsonl has such lines. The file gets its name when it is complete. It ends
-before open transactions and leaves out aborted ones, stdout does not:
--X isolation.level=read_uncommitted or read_committed changes that.
-If retention, for example, deletes records while a command without a group runs
-and before it reads them, stderr names them, and the status is 1; -o then
-writes no file. With -e or --to the status is 0 at the end, and 1 if --timeout
-comes first. In a group it ends when this member has printed its partitions up
-to the end, or, if it has none, when other members have committed up to there.
+.jsonl has such lines. The file appears when it is complete. It ends before
+open transactions and leaves out aborted ones, unless you give
+-X isolation.level=read_uncommitted; stdout shows both, unless you give
+-X isolation.level=read_committed.
+If brokers delete records (retention) before a command without a group has read
+them, stderr names these, and the status is 1; -o then writes no file.
+With -e or --to the status is 0 at the end, and 1 if --timeout comes first. In
+a group the end is reached when this member has printed its partitions up to
+there or, if it has none, when the group has committed up to there.
 
 {FORMS}"""
 
@@ -105,14 +106,14 @@ def add(commands: Any, summary: str) -> None:
         dest="end",
         metavar="WHERE",
         type=read_where,
-        help="stop before this place, or at the present end (not in a group)",
+        help="stop before this place, or at the present end if that is earlier (not in a group)",
     )
     parser.add_argument("-n", "--max-records", type=int, metavar="N", help="stop after N records")
     parser.add_argument(
         "-e",
         "--exit-at-end",
         action="store_true",
-        help="stop at the end offsets of the command's start",
+        help="stop where the partitions end when the command starts",
     )
     parser.add_argument(
         "--timeout",
@@ -121,12 +122,12 @@ def add(commands: Any, summary: str) -> None:
         help="stop when no record came for S seconds (default with -o: 60)",
     )
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write the records to this file, and stop at the end"
+        "-o", "--output", metavar="FILE", help="write the records to this file, up to the present end or --to"
     )
     parser.add_argument(
         "--format",
         choices=("records", "json", "values", *TABLES),
-        help="of lines (default: records), or of a file without such a name",
+        help="format of lines (default: records), or of the -o file if its name does not say it",
     )
     parser.add_argument(
         "--value",
@@ -143,8 +144,8 @@ def add(commands: Any, summary: str) -> None:
         "--stats",
         type=float,
         metavar="S",
-        help="show on stderr every S seconds, and when the command ends by itself, each partition's position and lag, "
-        "and why it is not fetched",
+        help="show on stderr, every S seconds and at the end (except after Ctrl-C), each partition's position and "
+        "lag, and why it is not fetched",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)

@@ -28,13 +28,13 @@ _EXAMPLES = """\
 
 _REPLAY = """
 
-It sends each record, without the headers about the error, to its original
+It sends each record, without the headers about its last error, to its original
 topic and partition; if that partition is gone, the key chooses one. The
 timestamp is the time of sending; the original one is in the header
 kadence.replay.timestamp. The dead letter records stay: a second replay sends
-them again. It names, and does not send, records of which a part was too large
-for the dead letter topic, and, without --to, those whose topic is unknown or
-gone."""
+them again. Some records are only named and not sent: those of which a part was
+too large for the dead letter topic, and, without --to, those whose topic is
+unknown or gone."""
 
 _DROP = """
 

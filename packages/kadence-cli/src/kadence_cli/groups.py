@@ -37,23 +37,23 @@ _EXAMPLES = """\
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
-A share group has a start offset in place of a committed one: its oldest
-record that is not done is there or above (brokers store it as it was before
-the last change). Its lag counts what is not done, with the records that
-members hold; it has none until a record is done, or a reset."""
+A share group has a start offset in place of a committed one; records below it
+are not delivered. Its lag counts the records that are not done, also those
+that members hold. It has neither until a first record is done, or a reset."""
 
 _RESET = f"""
 
-It also sets where a share group, or a new one (--type share), begins: all
-records from there on are delivered.
+It also creates a group that does not exist yet. Of a share group all records
+from the new place on are delivered.
 
 {FORMS}"""
 
 _CONFIG = """
 
 A group may be configured before it exists. The command refuses a dead letter
-topic of a share group that brokers would not write to, or that the group
-reads: records would be lost, or come back without end. Brokers accept both."""
+topic of a share group that brokers would not write to, because records would
+be lost, and one that the group reads, because they would come back. Brokers
+themselves accept both."""
 
 _GROUPS = {
     "GROUP": "name of a group",
@@ -118,7 +118,7 @@ def add(commands: Any, summary: str) -> None:
     reset.add_argument(
         "--type",
         choices=("consumer", "share"),
-        help="the type of a group that does not exist yet, and is created (default: consumer)",
+        help="the type of a group that is created (default: consumer)",
     )
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
     _add_topics(action("forget", "delete the offsets of a group for a topic", 1))

@@ -71,8 +71,8 @@ Other users of the machine see a secret after -X in its list of processes. They
 see none from these files or from the environment.
 
 Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
-client setting is wrong, 141 the reader of the output has closed it, 130
-Ctrl-C, 143 SIGTERM (0 for servers).
+client setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
+it, 143 SIGTERM. After Ctrl-C or SIGTERM `broker` and `top --serve` end with 0.
 """
 
 _COMMANDS: Final = {

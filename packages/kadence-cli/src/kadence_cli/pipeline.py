@@ -36,8 +36,8 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a pipeline that a file describes: Spark reads topics, decodes the records,
 applies SQL and expectations, and writes a table or a topic. Records that it
-cannot use go to a dead letter table or topic. docs/pipelines.md has the keys
-of the file.
+cannot use may go to a dead letter table or topic. docs/pipelines.md has the
+keys of the file.
 Status 0: done. 1: failed. 2: the file or the command line is wrong. 130, 143:
 Ctrl-C or SIGTERM stopped it; the next run continues."""
 
@@ -72,7 +72,7 @@ def add(commands: Any, summary: str) -> None:
         sub.set_defaults(run=run, action_function=function)
         return sub
 
-    check = action("check", "show all mistakes in files without running them", _check, files="+")
+    check = action("check", "show mistakes in files without running them", _check, files="+")
     check.add_argument(
         "--sql", action="store_true", help="start Spark and check the SQL, too, if nothing else is wrong"
     )
@@ -101,7 +101,7 @@ def add(commands: Any, summary: str) -> None:
         "replay",
         "write a range of records again, replacing those in the table",
         _replay,
-        more=f" Stop the\npipeline first.\n\n{FORMS}",
+        more=f" Stop the\npipeline first. It works on Parquet and ORC.\n\n{FORMS}",
     )
     replay.add_argument("--topic", required=True, help="the topic of the records")
     replay.add_argument(

@@ -36,22 +36,23 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Read records from stdin, one per line, and write them to a topic. Status 0
-means that the broker acknowledged every record, unless acks=0 was set. Formats
-of a line:
-  records  an object with value and, if wanted, key, headers, partition (which
-           is ignored beside an offset), timestamp: the output of
-           `kadence consume`. A string is UTF-8 text, {"base64": "…"} is bytes,
-           null is null; any other value is written as JSON, with its numbers
-           unchanged.
+means that brokers have acknowledged all records (with acks=0: that they were
+sent). Formats of a line:
+  records  an object with value and, if wanted, key, headers, partition and
+           timestamp, such as the output of `kadence consume` (if it has an
+           offset, its partition is ignored). A string is written as UTF-8
+           text, {"base64": "…"} as bytes, null as null, any other value as
+           JSON with its numbers unchanged
   json     a JSON document, which becomes the value unchanged;
            --key FIELD takes the key from it
-  lines    the line is the value; with --separator TEXT it is KEY TEXT VALUE
--i reads a file; its name or --format says which kind. In .parquet, .arrow and
-.csv with a column value each row is such a record, as `kadence consume -o`
-writes it. Without a column value each row becomes a JSON document; --key names
-the column with its key.
-With --value-schema values are JSON that fits the schema, which is registered;
-`kadence consume --value` prints such values."""
+  lines    the line is the value; with --separator TEXT the part before the
+           first TEXT is the key
+-i reads a file instead; its name or --format says of which kind. If a
+.parquet, .arrow or .csv file has a column value, its columns are the fields of
+such records, as `kadence consume -o` writes them. Otherwise each row becomes a
+JSON document, and --key names the column that is its key.
+With --value-schema values are JSON that fits the schema; they are written in
+its format, and the schema is registered."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines
@@ -82,10 +83,10 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "lines", *TABLES),
-        help="of lines (default: records), or of a file without such a name",
+        help="format of lines (default: records), or of the -i file if its name does not say it",
     )
     parser.add_argument(
-        "--key", metavar="FIELD", help="of JSON documents, and of rows: the field whose value is the key"
+        "--key", metavar="FIELD", help="the field of a JSON document, or the column, that is the key"
     )
     parser.add_argument(
         "--separator", metavar="TEXT", help="with --format lines: the text between key and value"
@@ -93,11 +94,11 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--value-schema",
         metavar="FILE",
-        help="write values with this schema, and register it; with --value protobuf a descriptor set",
+        help="write values with this schema, and register it; for --value protobuf a descriptor set",
     )
-    parser.add_argument("--value", choices=KINDS, help="what --value-schema is (default: avro)")
+    parser.add_argument("--value", choices=KINDS, help="the kind of schema in --value-schema (default: avro)")
     parser.add_argument(
-        "--value-message", metavar="NAME", help="with --value protobuf: the message (default: the first)"
+        "--value-message", metavar="NAME", help="with --value protobuf: the message type (default: the first)"
     )
     add_registry_option(parser)
     parser.add_argument(

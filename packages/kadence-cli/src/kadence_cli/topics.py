@@ -84,7 +84,9 @@ def add(commands: Any, summary: str) -> None:
         metavar="KEY=VALUE",
         help="a setting of the topics; repeatable",
     )
-    grow = action("grow", "add partitions to topics; new records of a key may go to another one", _grow, "+")
+    grow = action(
+        "grow", "add partitions to topics; new records of a key may go to another partition", _grow, "+"
+    )
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total number")
     config = action("config", "show or change the settings of topics", _config, "+", "TOPIC|PATTERN")
     config.add_argument("--all", action="store_true", help="show settings that have their default value, too")

@@ -35,7 +35,7 @@ __all__ = ["Hanging", "add", "hanging", "known_to_coordinators", "run"]
 
 _DESCRIPTION = """\
 List and describe transactions, find hanging ones, and end them. Readers of
-committed records wait behind an open transaction."""
+committed records wait at an open transaction."""
 
 _EXAMPLES = """\
   kadence transactions list 'bill*' --state ongoing
@@ -46,23 +46,20 @@ _EXAMPLES = """\
 _HANGING: Final = """
 
 A transaction hangs if it is open in a partition and its coordinator does not
-know of it there: no timeout ends it. Transactions with recent records are left
-out. The login must be allowed to describe all transactional ids: a transaction
-whose id it may not see looks as if it hung."""
+know it there: no timeout ends it. The login must be allowed to describe all
+transactional ids: a transaction whose id it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-It is for the transactions that `hanging` lists. The partition's leader writes
-the abort marker, without the coordinator. The command asks all coordinators
-first and refuses a transaction that one of them knows: aborted in one
-partition only, it may end up half committed. Use `fence` for such a one."""
+It is for the transactions that `hanging` lists. It refuses a transaction that
+a coordinator knows, which could be committed in other partitions: use `fence`
+for that."""
 
 _FENCE: Final = """
 
 It is for a transaction whose producer is dead. A producer that still runs
-fails at its next call, and must be restarted. `state` is the state after the
-command, `was` and `partitions` are from before it. Until a producer uses the
-id again, `describe` shows the timeout of this command, 60 s."""
+then fails, and must be restarted. `state` is the state after the command,
+`was` and `partitions` are from before it."""
 
 _MOST_TIMEOUT_S: Final = 900.0
 """The longest transaction that brokers allow by default (``transaction.max.timeout.ms``)."""
@@ -159,8 +156,8 @@ def add(commands: Any, summary: str) -> None:
         type=float,
         default=_MOST_TIMEOUT_S,
         metavar="SECONDS",
-        help="only of producers that have written nothing for so long (default: 900, the longest "
-        "timeout of a transaction that brokers allow by default)",
+        help="only transactions whose producer has written nothing for so long (default: 900, the longest "
+        "timeout that brokers allow by default)",
     )
     abort = action("abort", "abort a transaction that hangs in a partition", _abort, _ABORT)
     abort.add_argument("partition", metavar="TOPIC:PARTITION", help="the partition in which it is open")

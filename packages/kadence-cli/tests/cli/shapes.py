@@ -57,7 +57,7 @@ SHAPES: dict[str, Shape] = {
     "topics delete": of("a topic", "topic"),
     "groups list": of("a group", "group state type protocol"),
     "groups describe": of(
-        "a member, or a group without any",
+        "a member; of a group without members, the group",
         "group type state assignor coordinator member client host partitions",
     ),
     "groups lag": of(

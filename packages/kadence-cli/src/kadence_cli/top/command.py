@@ -49,7 +49,7 @@ def add(commands: Any, summary: str) -> None:
     )
     parser.add_argument(
         "--name",
-        help="a further host name of the page of --serve, as a proxy's",
+        help="a further host name under which browsers reach --serve, such as that of a proxy",
     )
     parser.add_argument(
         "--port", type=int, default=8000, help="port of --serve; 0: any free port (default: 8000)"

@@ -16,8 +16,8 @@ It watches the groups together for some seconds, then prints the reasons, the
 worst first, each with evidence and the commands to run next. It changes
 nothing. Only a longer look sees events that are minutes apart, such as a
 rebalance loop: --for 600.
-Status: 0 nothing harmful was seen, 3 a harmful reason was found (also that the
-login may not look), 1 failure."""
+Status: 0 nothing harmful was seen, 1 failure, 3 a harmful reason was found
+(one is that the login may not describe a group)."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
