@@ -123,19 +123,17 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "`kadence.consumer.group.classic_joining`. A member joins when the application polls, and becomes STALE when "
-            "the application does not poll for `max.poll.interval.ms`."
+            "`kadence.consumer.group.classic_joining`. A member joins when the application polls, and becomes STALE "
+            "when the application does not poll for `max.poll.interval.ms`."
         ),
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
-        (
-            "`kadence.consumer.group.member_states`, with Kafka's states. Share consumers have them, too."
-        ),
+        ("`kadence.consumer.group.member_states`, with Kafka's states. Share consumers have them, too."),
         table(member_states.TRANSITIONS),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. A task of Spark leaves its transaction open, for the driver to commit, "
-            "and is UNINITIALIZED again."
+            "`kadence.producer.transaction_states`. A task of Spark leaves its transaction open, for the driver to "
+            "commit, and is UNINITIALIZED again."
         ),
         table(transaction_states.TRANSITIONS),
     ]

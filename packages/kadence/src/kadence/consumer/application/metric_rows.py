@@ -139,7 +139,9 @@ def fetching(measures: Measures) -> Rows:
     fetches, poll_measures = measures.fetches, measures.poll_measures
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
-    yield from times("fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms)
+    yield from times(
+        "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
+    )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
     yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
@@ -335,7 +337,11 @@ def lateness(client_state: ClientState) -> Rows:
 
 def stalls(stalls: Read) -> Rows:
     """Rows of the poll timer."""
-    yield Row("stalls-total", "Reports that the application has not polled for too long (stall.report.ratio)", stalls)
+    yield Row(
+        "stalls-total",
+        "Reports that the application has not polled for too long (stall.report.ratio)",
+        stalls,
+    )
 
 
 def work(meters: Meters) -> Rows:
@@ -367,7 +373,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-key-waiting-max",
-        "The most records of one key (with order=\"partition\": partition) that wait for a record before them",
+        "The most records of one key (order='partition': of one partition) that wait for a record before them",
         lambda at: at.key_waiting,
     )
     yield look(
@@ -431,7 +437,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     yield Row(
         "not-fetched-seconds",
-        "For how many seconds the partition has not been fetched (not_fetched() has the reason); 0 when it is fetched",
+        "For how many seconds the partition has not been fetched; 0 when it is fetched",
         seconds,
     )
     yield Row(
@@ -441,7 +447,7 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
     )
     yield Row(
         "polls-raised",
-        "How many polls in a row raised an error about the partition's next record; 0 once the position has moved",
+        "How many polls in a row raised because of the partition's next record; 0 once the position has moved",
         raised,
     )
 
@@ -453,7 +459,11 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
         found = (shared_partition.why(now) for shared_partition in shared_state.shared_partitions.values())
         return sum(why is not None and why.reason is reason for why in found)
 
-    yield Row("partitions-not-fetched", "Partitions that are not fetched because of the reason (see not_fetched())", count)
+    yield Row(
+        "partitions-not-fetched",
+        "Partitions that are not fetched because of the reason (see not_fetched())",
+        count,
+    )
 
 
 def one_cause(measures: Measures, cause: str) -> Rows:

@@ -82,7 +82,9 @@ def _fetching(measures: ShareMeasures) -> Rows:
     fetches, polled = measures.fetches, measures.poll_measures
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
-    yield from times("fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms)
+    yield from times(
+        "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
+    )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
     yield Row("records-per-request-max", "The most records in a fetch", fetches.records.highest)
