@@ -522,6 +522,8 @@ def _meaning(names: Sequence[MetricName]) -> str:
     named = {name.name.rpartition("-")[2]: name.description for name in names}
     bare = next((name.description for name in names if name.name == _measured(name.name)), None)
     text = bare or named.get("avg") or named["total"]
+    if " in one turn " in text:
+        text = f"{named['total']}; the average is that of one turn"
     for begin in ("The average ", "The number of "):
         text = text.removeprefix(begin)
     return text if "_" in text.split()[0] else text[0].upper() + text[1:]
