@@ -360,7 +360,11 @@ def work(meters: Meters) -> Rows:
         "How long the longest-running record has run; 0 when none runs",
         lambda at: at.oldest_ms / 1000,
     )
-    yield look("work-overdue", "Records that have run for longer than the timeout of process()", lambda at: at.overdue)
+    yield look(
+        "work-overdue",
+        "Records that have run for longer than the timeout of process()",
+        lambda at: at.overdue,
+    )
     yield look(
         "work-paused",
         "Partitions that are paused because too many of their records wait",
