@@ -237,7 +237,9 @@ def membership(shared_state: SharedState) -> Rows:
         yield from times(f"{name}-time", f"time to the answer of {what}", meter)
     yield from events("commit", "OffsetCommit requests that were answered", group.commits)
     yield from times("commit-latency", "time to the answer of an OffsetCommit", group.commits)
-    yield from times("rebalance-latency", "rebalance, from its cause to the new assignment", group.rebalances)
+    yield from times(
+        "rebalance-latency", "time of a rebalance, from its cause to the new assignment", group.rebalances
+    )
     yield Row(
         "rebalance-latency-total", "Time spent in rebalances, in ms", lambda now: group.rebalances.total
     )
@@ -252,9 +254,9 @@ def membership(shared_state: SharedState) -> Rows:
         )
         yield Row(f"{name}-total", f"The number of {what}", count(meter))
     yield from ago("last-rebalance", "the last rebalance ended", lambda: group.last_at)
-    yield from times("partition-assigned-latency", "on_partitions_assigned callback", poll_measures.assigned)
-    yield from times("partition-revoked-latency", "on_partitions_revoked callback", poll_measures.revoked)
-    yield from times("partition-lost-latency", "on_partitions_lost callback", poll_measures.lost)
+    yield from times("partition-assigned-latency", "time in on_partitions_assigned()", poll_measures.assigned)
+    yield from times("partition-revoked-latency", "time in on_partitions_revoked()", poll_measures.revoked)
+    yield from times("partition-lost-latency", "time in on_partitions_lost()", poll_measures.lost)
 
 
 def heartbeats(group: Group) -> Rows:
