@@ -124,20 +124,17 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "The network thread's view, `kadence.consumer.group.classic_joining`. A member out of the group joins "
-            "when polled, and becomes STALE when not polled for `max.poll.interval.ms`."
+            "`kadence.consumer.group.classic_joining`. A member joins when the application polls, and becomes STALE "
+            "when the application does not poll for `max.poll.interval.ms`."
         ),
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
-        (
-            "`kadence.consumer.group.member_states`, with Kafka's states. Used with `group.protocol=consumer`, by "
-            "share consumers, and with `auto` where the broker has it and no member is classic."
-        ),
+        ("`kadence.consumer.group.member_states`, with Kafka's states. Share consumers have them, too."),
         table(member_states.TRANSITIONS),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. Spark's tasks leave transactions open for the driver: "
-            "UNINITIALIZED again."
+            "`kadence.producer.transaction_states`. A task of Spark leaves its transaction open, for the driver to "
+            "commit, and is UNINITIALIZED again."
         ),
         table(transaction_states.TRANSITIONS),
     ]
@@ -528,6 +525,8 @@ def _meaning(names: Sequence[MetricName]) -> str:
     named = {name.name.rpartition("-")[2]: name.description for name in names}
     bare = next((name.description for name in names if name.name == _measured(name.name)), None)
     text = bare or named.get("avg") or named["total"]
+    if " in one turn " in text:
+        text = f"{named['total']}; the average is that of one turn"
     for begin in ("The average ", "The number of "):
         text = text.removeprefix(begin)
     return text if "_" in text.split()[0] else text[0].upper() + text[1:]

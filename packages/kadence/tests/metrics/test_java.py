@@ -17,7 +17,7 @@ from kadence.metrics.sensors import Meter
 from kadence_testing.kafka import Kafka, kafka_jars
 
 NOT_OURS = {
-    # Why: docs/metrics.md, "What Java has and Kadence has not".
+    # The end of docs/metrics.md names them.
     ("app-info", "commit-id"),
     ("app-info", "start-time-ms"),
     ("app-info", "version"),

@@ -49,7 +49,9 @@ def network(meters: NetworkMeters) -> Rows:
     yield from events(
         "failed-reauthentication", "standing connections whose login was refused", meters.failed_relogins
     )
-    yield from times("reauthentication-latency", "login of a standing connection", meters.relogins)
+    yield from times(
+        "reauthentication-latency", "time to log in again on a standing connection", meters.relogins
+    )
 
 
 def one_node(node: NodeMeters) -> Rows:

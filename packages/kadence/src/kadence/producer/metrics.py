@@ -80,16 +80,18 @@ def catalogue() -> tuple[MetricName, ...]:
 
 
 def _records(measures: Measures) -> Rows:
-    yield from amounts("record-send", "records that were sent", measures.sent)
-    yield from amounts("record-retry", "records that were to be sent again", measures.repeated)
-    yield from amounts("record-error", "records that were taken and not written", measures.failed)
+    yield from amounts("record-send", "records that were sent; each sending counts", measures.sent)
+    yield from amounts("record-retry", "records that are sent again", measures.repeated)
+    yield from amounts(
+        "record-error", "records that send() accepted and that were not written", measures.failed
+    )
     yield from sizes("batch-size", "batches as they were sent", measures.batches)
     yield from events(
         "batch-split", "batches that were split, because a broker found them too large", measures.splits
     )
     yield Row(
         "compression-rate-avg",
-        "The average share of its size that compression leaves of a batch",
+        "The average size of a compressed batch as a share of its uncompressed size",
         measures.compression.average,
     )
     yield from times(
@@ -99,7 +101,9 @@ def _records(measures: Measures) -> Rows:
         "records-per-request-avg", "The average number of records in a request", measures.per_request.average
     )
     yield from times("request-latency", "time to the answer of a request with records", measures.latency_ms)
-    yield from times("produce-throttle-time", "time that a broker asked us to wait", measures.throttle_ms)
+    yield from times(
+        "produce-throttle-time", "time that a broker asked the client to wait", measures.throttle_ms
+    )
 
 
 def _memory(measures: Measures, total: int, used: Callable[[], int], waiting: Callable[[], int]) -> Rows:
@@ -141,12 +145,14 @@ def _call(measures: Measures, call: str, name: str) -> Row:
 
 
 def _one_topic(topic: TopicMeasures) -> Rows:
-    yield from amounts("record-send", "records of the topic that were sent", topic.sent)
-    yield from amounts("record-retry", "records of the topic that were to be sent again", topic.repeated)
-    yield from amounts("record-error", "records of the topic that were taken and not written", topic.failed)
+    yield from amounts("record-send", "records of the topic that were sent; each sending counts", topic.sent)
+    yield from amounts("record-retry", "records of the topic that are sent again", topic.repeated)
+    yield from amounts(
+        "record-error", "records of the topic that send() accepted and that were not written", topic.failed
+    )
     yield from amounts("byte", "bytes of the topic's batches that were sent", topic.batches)
     yield Row(
         "compression-rate",
-        "The average share of its size that compression leaves of a batch of the topic",
+        "The average size of a compressed batch of the topic as a share of its uncompressed size",
         topic.compression.average,
     )

@@ -139,7 +139,9 @@ def fetching(measures: Measures) -> Rows:
     fetches, poll_measures = measures.fetches, measures.poll_measures
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
-    yield from times("fetch-throttle-time", "time that a broker asked us to wait", fetches.throttle_ms)
+    yield from times(
+        "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
+    )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
     yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
@@ -235,7 +237,9 @@ def membership(shared_state: SharedState) -> Rows:
         yield from times(f"{name}-time", f"time to the answer of {what}", meter)
     yield from events("commit", "OffsetCommit requests that were answered", group.commits)
     yield from times("commit-latency", "time to the answer of an OffsetCommit", group.commits)
-    yield from times("rebalance-latency", "rebalance, from its cause to the new assignment", group.rebalances)
+    yield from times(
+        "rebalance-latency", "time of a rebalance, from its cause to the new assignment", group.rebalances
+    )
     yield Row(
         "rebalance-latency-total", "Time spent in rebalances, in ms", lambda now: group.rebalances.total
     )
@@ -250,9 +254,9 @@ def membership(shared_state: SharedState) -> Rows:
         )
         yield Row(f"{name}-total", f"The number of {what}", count(meter))
     yield from ago("last-rebalance", "the last rebalance ended", lambda: group.last_at)
-    yield from times("partition-assigned-latency", "on_partitions_assigned callback", poll_measures.assigned)
-    yield from times("partition-revoked-latency", "on_partitions_revoked callback", poll_measures.revoked)
-    yield from times("partition-lost-latency", "on_partitions_lost callback", poll_measures.lost)
+    yield from times("partition-assigned-latency", "time in on_partitions_assigned()", poll_measures.assigned)
+    yield from times("partition-revoked-latency", "time in on_partitions_revoked()", poll_measures.revoked)
+    yield from times("partition-lost-latency", "time in on_partitions_lost()", poll_measures.lost)
 
 
 def heartbeats(group: Group) -> Rows:
@@ -274,7 +278,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
-        "Memory that records take, fetched, decompressed or decoded ahead, of what buffer.memory allows",
+        "Bytes of fetched, decompressed and decoded records that wait for a poll; buffer.memory bounds them",
         lambda now: shared_state.held_bytes(),
     )
     yield Row(
@@ -284,12 +288,12 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     )
     yield Row(
         "buffer-exceeded-total",
-        "How often buffer.memory was exceeded: by one batch that is larger, or decompresses to more than was left",
+        "How often one batch exceeded buffer.memory, because it was larger, or larger when decompressed",
         lambda now: measures.books.exceeded + poll_measures.exceeded,
     )
     yield Row(
         "buffer-oversized-total",
-        "Answers of brokers that brought more than was asked for: records above the limits",
+        "Answers of brokers with more bytes of records than the fetch asked for",
         lambda now: measures.books.oversized,
     )
     yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
@@ -313,7 +317,7 @@ def lateness(client_state: ClientState) -> Rows:
     lateness = client_state.lateness
     yield Row(
         "network-thread-lateness",
-        "How late the network thread's latest turn was (interpreter held, machine paused), in ms",
+        "How late the network thread's latest turn began, in ms: by a held interpreter or a paused machine",
         lambda now: lateness.last_ms,
     )
     yield Row(
@@ -335,7 +339,11 @@ def lateness(client_state: ClientState) -> Rows:
 
 def stalls(stalls: Read) -> Rows:
     """Rows of the poll timer."""
-    yield Row("stalls-total", "Reported stalls: times that the application did not poll for long", stalls)
+    yield Row(
+        "stalls-total",
+        "Reports that the application has not polled for too long (stall.report.ratio)",
+        stalls,
+    )
 
 
 def work(meters: Meters) -> Rows:
@@ -354,7 +362,11 @@ def work(meters: Meters) -> Rows:
         "How long the longest-running record has run; 0 when none runs",
         lambda at: at.oldest_ms / 1000,
     )
-    yield look("work-overdue", "Records that have run for longer than timeout", lambda at: at.overdue)
+    yield look(
+        "work-overdue",
+        "Records that have run for longer than the timeout of process()",
+        lambda at: at.overdue,
+    )
     yield look(
         "work-paused",
         "Partitions that are paused because too many of their records wait",
@@ -362,12 +374,12 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-frontier-lag-max",
-        "The most records of a partition from the lowest that is not done to the highest that was read",
+        "The greatest work-frontier-lag of a partition",
         lambda at: max(at.frontier_lags.values(), default=0),
     )
     yield look(
         "work-key-waiting-max",
-        "The most records that wait for the one before them, of one key or of one partition",
+        "The most records of one key (order='partition': of one partition) that wait for a record before them",
         lambda at: at.key_waiting,
     )
     yield look(
@@ -384,7 +396,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-already-done-total",
-        "Records that were read again after a restart or a rebalance, and had been done before",
+        "Records that were read again after a restart or a rebalance, and skipped because they had been done",
         lambda at: at.totals.already_done,
     )
 
@@ -393,7 +405,7 @@ def frontier(meters: Meters, partition: TopicPartition) -> Rows:
     """Rows of `Consumer.process`, one assigned partition."""
     yield Row(
         "work-frontier-lag",
-        "Records of the partition from the lowest that is not done to the highest that was read",
+        "Number of records from the lowest one that is not done to the highest one that was read",
         lambda now: meters.at(now).frontier_lags.get(partition, 0),
     )
 
@@ -431,12 +443,12 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     yield Row(
         "not-fetched-seconds",
-        "For how long the partition has not been read, as not_fetched() says; 0 when it is read",
+        "For how many seconds the partition has not been fetched; 0 when it is fetched",
         seconds,
     )
     yield Row(
         "records-behind-open-transactions",
-        "Offsets from the last stable offset to the partition's end, which read_committed does not return yet",
+        "Offsets from the last stable offset to the end, which a read_committed consumer does not get yet",
         unstable,
     )
     yield Row(
@@ -453,7 +465,11 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
         found = (shared_partition.why(now) for shared_partition in shared_state.shared_partitions.values())
         return sum(why is not None and why.reason is reason for why in found)
 
-    yield Row("partitions-not-fetched", "Partitions that return nothing because of the reason", count)
+    yield Row(
+        "partitions-not-fetched",
+        "Partitions that are not fetched because of the reason (see not_fetched())",
+        count,
+    )
 
 
 def one_cause(measures: Measures, cause: str) -> Rows:

@@ -82,7 +82,9 @@ def _fetching(measures: ShareMeasures) -> Rows:
     fetches, polled = measures.fetches, measures.poll_measures
     yield from events("fetch", "fetches that were answered", measures.fetch_ms)
     yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
-    yield from times("fetch-throttle-time", "time that a broker asked us to wait", fetches.throttle_ms)
+    yield from times(
+        "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
+    )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
     yield Row("records-per-request-max", "The most records in a fetch", fetches.records.highest)
@@ -102,9 +104,9 @@ def _fetching(measures: ShareMeasures) -> Rows:
         lambda now: sum(part.total for part in parts()),
     )
     yield from amounts(
-        "acknowledgements-send", "acknowledgements of records that succeeded", measures.acknowledged
+        "acknowledgements-send", "records whose acknowledgement succeeded", measures.acknowledged
     )
-    yield from amounts("acknowledgements-error", "acknowledgements of records that failed", measures.failed)
+    yield from amounts("acknowledgements-error", "records whose acknowledgement failed", measures.failed)
 
 
 def _taken(topic: TopicPollMeasures) -> Rows:
@@ -125,7 +127,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     yield from amounts("locks-renewed", "locks of records that were renewed", measures.renewed)
     yield from amounts(
         "acknowledgements-void",
-        "acknowledgements of records whose lock had ended, or went with a connection or a leader",
+        "records whose acknowledgement came too late: the lock had ended, or its connection or leader was lost",
         measures.void,
     )
     yield Row(
