@@ -124,6 +124,20 @@ def test_a_renewed_record_whose_lock_is_void_by_now_does_not_come_back(explicit:
     assert [(each.offset, each.delivery_count) for each in consumer.poll()] == [(0, 2), (1, 2), (2, 2)]
 
 
+def test_a_renewed_record_whose_lock_has_ended_by_now_does_not_come_back(explicit: Made) -> None:
+    """The process was paused. The network thread may not have looked at it since then."""
+    consumer, network = explicit
+    fetch = network.put(3)
+    consumer.acknowledge(consumer.poll(), type=AcknowledgeType.RENEW)
+    consumer.commit()
+    network.clock.advance(fetch.lock_ends - network.clock.now_ms())
+    fetch.extended = (([(1, 1)], fetch.lock_ends + 1),)
+    assert [each.offset for each in consumer.poll()] == [1]
+    consumer.acknowledge("jobs", 0, 1)
+    network.put(3, acquired=[(0, 0, 2), (2, 2, 2)])
+    assert [(each.offset, each.delivery_count) for each in consumer.poll()] == [(0, 2), (2, 2)]
+
+
 def test_a_renewed_record_can_be_acknowledged_before_it_comes_back(explicit: Made) -> None:
     consumer, network = explicit
     network.put(1)

@@ -194,7 +194,7 @@ class Run:
         limit = self.chance.randint(1, 5)
         offsets = sorted(self.model.offsets("renewed"))[:limit]
         chunks: list[Chunk] = []
-        self.holding.take_renewed(limit, chunks, decoded=False)
+        self.holding.take_renewed(0, limit, chunks, decoded=False)
         assert [record.offset for chunk in chunks for record in chunk.records] == offsets
         if self.chance.random() < 0.3:
             self.holding.put_renewed_back(chunks)

@@ -121,7 +121,7 @@ def test_locks_that_are_renewed_again_and_again_are_kept_once(world: Requests) -
     held.renewed([(2, 3), (5, 9)], fetch.lock_ends + 1)
     for more in range(2, 100):
         held.renewed([(5, 9)], fetch.lock_ends + more)
-    assert len(held.extended) == 2
+    assert len(fetch.extended) == 2
     assert held.locked_until([(2, 3)]) == fetch.lock_ends + 1
     assert held.locked_until([(5, 9)]) == fetch.lock_ends + 99
 
@@ -173,6 +173,17 @@ def test_a_renewal_that_is_answered_after_the_locks_have_ended_counts_for_nothin
     assert not fetch.is_locked(world.now)
     for request in world.sent():
         assert not getattr(request.message, "is_renew_ack", False)
+
+
+def test_a_renewal_of_the_application_that_is_answered_after_its_lock_has_failed(world: Requests) -> None:
+    """The process was paused, and the broker has renewed the lock until a time that is over."""
+    fetch = world.acquired((0, 9, 1))
+    call = world.acknowledge(fetch, 0, 4, RENEW, sending=Sending.SYNC)
+    late = world.said()
+    world.hand.now = fetch.lock_ends
+    world.answer(late)
+    [error] = world.answer_to(call).values()
+    assert isinstance(error, InvalidRecordStateError)
 
 
 def test_what_is_said_of_offsets_whose_locks_have_ended_is_late_though_others_were_renewed() -> None:

@@ -42,6 +42,7 @@ class AcquiredFetch:
 
     Attributes:
         lock_ends: when (ms) the locks end by our clock; renewals move it (network).
+        extended: offsets whose locks were renewed apart from the others, with when they end (network).
         void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
             What is buffered of it is dropped, and what is acknowledged fails with it (network).
         kept_until: until when (ms) the native thread renews the locks should the network thread not run; 0: it does not
@@ -55,6 +56,7 @@ class AcquiredFetch:
         "arena",
         "count",
         "data",
+        "extended",
         "kept_until",
         "left",
         "lock_ends",
@@ -79,6 +81,7 @@ class AcquiredFetch:
         self.data = data
         self.arena = arena
         self.lock_ends = lock_ends
+        self.extended: tuple[tuple[Sequence[tuple[int, int]], int], ...] = ()
         self.kept_until = 0
         self.count = self.left = sum(each.last - each.first + 1 for each in acquired)
         self.void: KafkaError | None = None
@@ -87,6 +90,16 @@ class AcquiredFetch:
     def is_locked(self, now: int) -> bool:
         """Whether its records are this member's alone, as far as is known."""
         return self.void is None and (now < self.lock_ends or now < self.kept_until)
+
+    def is_locked_at(self, now: int, offset: int) -> bool:
+        """Whether one of them is, whose lock may have been renewed apart from the others."""
+        return self.is_locked(now) or (
+            self.void is None
+            and any(
+                now < ends and any(first <= offset <= last for first, last in ranges)
+                for ranges, ends in self.extended
+            )
+        )
 
     def __repr__(self) -> str:
         offsets = ", ".join(f"{each.first}..{each.last}" for each in self.acquired[:5])

@@ -360,10 +360,10 @@ class Holding:
                         # Its lock may hold, and would be renewed for nobody.
                         self.settle(ended.fetch, [Acknowledged(offset, offset, _RELEASE)])
 
-    def take_renewed(self, limit: int, into: list[Chunk], *, decoded: bool) -> None:
+    def take_renewed(self, now: int, limit: int, into: list[Chunk], *, decoded: bool) -> None:
         """Add up to ``limit`` renewed records, to be returned again. What Ctrl-C ends is undone by `put_renewed_back`.
 
-        Those whose locks are void by now are held no more: they come again as another delivery.
+        Those whose locks are void by now, or have ended, are held no more: they come again as another delivery.
 
         Args:
             decoded: whether the poll that returns them has called deserialisers.
@@ -374,12 +374,11 @@ class Holding:
         for held in self._partitions.values() if self.marks.renewed else ():
             renewed: list[tuple[Chunk, int]] = []
             for chunk in held.chunks:
-                places = chunk.places(RENEWED)
-                if chunk.fetch.void is None:
-                    renewed += ((chunk, place) for place in places)
-                    continue
-                for place in places:
-                    self.marks.turn(chunk, place, place + 1, GONE)
+                for place in chunk.places(RENEWED):
+                    if chunk.fetch.is_locked_at(now, chunk.offset(place)):
+                        renewed.append((chunk, place))
+                    else:
+                        self.marks.turn(chunk, place, place + 1, GONE)
             for chunk, place in renewed:
                 if chunk.is_decoded != decoded:
                     refused, returns = ("poll()", "poll_arrow()")[:: -1 if chunk.is_decoded else 1]

@@ -249,7 +249,7 @@ class SharePolls:
     def _take_renewed(self, limit: int, *, decodes: bool) -> list[Chunk]:
         decoded = decodes and self._buffer.decoding is not None
         self._renewed = []
-        self._holding.take_renewed(limit, self._renewed, decoded=decoded)
+        self._holding.take_renewed(self._clock.now_ms(), limit, self._renewed, decoded=decoded)
         return self._renewed
 
     def _arm(self) -> None:

@@ -25,7 +25,7 @@ from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes as ec
 from kadence.share.acknowledgements import Acquired, TopicIdPartition
 from kadence.share.keys import ShareKeys
-from kadence.share.network.acknowledging import Acknowledgements
+from kadence.share.network.acknowledging import Acknowledgements, locks_ended
 from kadence.share.network.appetite import LOCK_MS, Appetite
 from kadence.share.network.held import Held, Piece
 from kadence.share.network.node import Sent, ShareNode
@@ -394,7 +394,9 @@ class ShareAnswers:
                 if piece.renews:
                     ranges = [(each.first, each.last) for each in piece.ranges]
                     self._locked_longer(sent.node, piece.held, ranges, lock_ends)
-                self._acknowledgements.end(now, piece, None)
+                # After a pause of the process it may have been renewed until a time that is over.
+                is_late = piece.renews and not piece.is_locked(now)
+                self._acknowledgements.end(now, piece, locks_ended(piece.held.fetch) if is_late else None)
             elif code in _REFUSED and said[tip] > 1:
                 piece.alone = True
                 self._acknowledgements.again(now, sent.node, piece)

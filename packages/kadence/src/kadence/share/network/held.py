@@ -25,11 +25,10 @@ class Held:
         fetch: it. sent_at: when (ms) it was asked for. open: acquired offsets of which nothing was said yet.
         renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
             else of its partition, since one with others was refused.
-        extended: offsets whose locks the application renewed, apart from the others, with when they end (ms).
         has_lost: some were forgotten since their locks had ended. The application may still have these in its buffer.
     """
 
-    __slots__ = ("alone", "extended", "fetch", "has_lost", "open", "renewable", "sent_at")
+    __slots__ = ("alone", "fetch", "has_lost", "open", "renewable", "sent_at")
 
     def __init__(self, fetch: AcquiredFetch, sent_at: int = 0) -> None:
         self.fetch = fetch
@@ -37,7 +36,6 @@ class Held:
         self.open: list[Range] = [(each.first, each.last) for each in fetch.acquired]
         self.renewable = True
         self.alone = self.has_lost = False
-        self.extended: list[tuple[list[Range], int]] = []
 
     def says(self, ranges: Iterable[Acknowledged]) -> None:
         """Something final is said of these offsets."""
@@ -56,7 +54,7 @@ class Held:
         left: list[Range] = [(each[0], each[1]) for each in ranges]
         until = self.fetch.lock_ends
         # The latest first.
-        for extended, ends in reversed(self.extended):
+        for extended, ends in reversed(self.fetch.extended):
             rest = without(left, extended)
             if rest != left:
                 left, until = rest, ends
@@ -65,7 +63,7 @@ class Held:
     def expire(self, now: int) -> None:
         """Forget the offsets whose locks have ended by our clock."""
         if now >= self.fetch.lock_ends:
-            kept = [each for ranges, ends in self.extended if now < ends for each in ranges]
+            kept = [each for ranges, ends in self.fetch.extended if now < ends for each in ranges]
             lost = without(self.open, sorted(kept))
             self.has_lost = self.has_lost or bool(lost)
             self.open = without(self.open, lost)
@@ -74,11 +72,11 @@ class Held:
         """The locks of these offsets end later."""
         if not (self.has_lost or without(self.open, ranges)):
             self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
-            self.extended.clear()
+            self.fetch.extended = ()
         else:
             # Else each renewal of the same offsets would be kept.
-            self.extended = [each for each in self.extended if without(each[0], ranges)]
-            self.extended.append((ranges, ends))
+            kept = [each for each in self.fetch.extended if without(each[0], ranges)]
+            self.fetch.extended = (*kept, (ranges, ends))
 
     def __repr__(self) -> str:
         return f"<Held {self.fetch!r} open={count(self.open)}>"
