@@ -106,6 +106,23 @@ def test_a_refused_renewal_is_split_so_that_the_others_locks_hold(world: Request
     assert world.sent() == [], "what was refused alone is not asked for again"
 
 
+def test_a_record_whose_lock_was_renewed_apart_from_the_others_is_kept_when_theirs_have_ended(
+    world: Requests,
+) -> None:
+    fetch = world.acquired((0, 9, 1))
+    held = world.manager._nodes[NODE].held[fetch]
+    held.renewed([(5, 5)], fetch.lock_ends + LOCK_MS)
+    world.hand.now = fetch.lock_ends
+    assert world.hand.wake_at() > world.now
+    for _ in range(5):
+        request = renewal(world)
+        assert batches_of(request) == {0: [(5, 5, [RENEW])]}
+        renewed_at = world.now
+        world.answer(request)
+        assert held.ends == renewed_at + LOCK_MS
+    assert not fetch.is_locked(world.now)
+
+
 def test_a_renewal_that_failed_for_a_while_is_tried_again_in_time(world: Requests) -> None:
     fetch = world.acquired((0, 4, 1))
     for _ in range(3):

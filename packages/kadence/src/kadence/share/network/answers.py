@@ -428,7 +428,7 @@ class ShareAnswers:
         is_alone: bool,
     ) -> None:
         """What became of a renewal that nobody asked for but us."""
-        if code == ec.NONE and not held.fetch.is_locked(now):
+        if code == ec.NONE and not (held.fetch.is_locked(now) or held.is_locked(now, ranges)):
             # Too late: the application may have seen the end of the locks, and has dropped what lay in its buffer.
             held.expire(now)
         elif code == ec.NONE:

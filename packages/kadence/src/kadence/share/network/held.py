@@ -60,6 +60,11 @@ class Held:
                 left, until = rest, ends
         return self.fetch.lock_ends if left else until
 
+    @property
+    def ends(self) -> int:
+        """When (ms) the first of the locks of what is open ends by our clock."""
+        return self.locked_until(self.open) if self.fetch.extended else self.fetch.lock_ends
+
     def expire(self, now: int) -> None:
         """Forget the offsets whose locks have ended by our clock."""
         if now >= self.fetch.lock_ends:

@@ -137,16 +137,14 @@ class ShareNode:
 
         Those of which a quarter is over are renewed with them, for that costs no request.
         """
-        held = [
-            each for each in self.held.values() if each.renewable and each.open and now < each.fetch.lock_ends
-        ]
-        if not any(each.fetch.lock_ends - now <= lock_ms // 2 for each in held):
+        held = [each for each in self.held.values() if each.renewable and each.open and now < each.ends]
+        if not any(each.ends - now <= lock_ms // 2 for each in held):
             return {}
         due: dict[Held, list[Range]] = {}
         lone: dict[TopicIdPartition, Held | None] = {}
         for each in held:
             wanted = each if each.alone else None
-            if each.fetch.lock_ends - now <= lock_ms * 3 // 4 and (
+            if each.ends - now <= lock_ms * 3 // 4 and (
                 lone.setdefault(each.fetch.partition, wanted) is wanted
             ):
                 due[each] = each.open
@@ -154,7 +152,7 @@ class ShareNode:
 
     def renews_at(self, lock_ms: int) -> int | None:
         """When `due_for_renewal` finds the first; None: never."""
-        ends = [each.fetch.lock_ends for each in self.held.values() if each.renewable and each.open]
+        ends = [each.ends for each in self.held.values() if each.renewable and each.open]
         return min(ends) - lock_ms // 2 if ends else None
 
     def __repr__(self) -> str:
