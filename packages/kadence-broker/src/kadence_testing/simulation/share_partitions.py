@@ -393,7 +393,8 @@ class SharePartitionHistory:
             each.verdict = Verdict.OPEN
         for offset in range(self.start, self.stored.start_offset):
             self._passed(offset, words.get(offset, ()), around)
-        self._check_disk(words, around, turn.must_go)
+        # What a new leader has found stored owes nothing to sessions that end after that.
+        self._check_disk(words, around, turn.must_go if led_at == self._led_at else ())
         self._forget(End.UNLOADED if led_at != self._led_at else End.SESSION)
 
     def _check_disk(
