@@ -437,6 +437,11 @@ def _split(
     for key in found:
         chosen = None
         for name, value in key.items():
+            if value == "" and not rows.schema.field(name).nullable:
+                raise SerializationError(
+                    f"column {name} of the table must not be null, and a row's is empty: Delta makes null of an empty "
+                    "text by which a table is partitioned"
+                )
             column = rows[name]
             here = pc.is_null(column) if value is None else pc.equal(column, pa.scalar(value, column.type))
             chosen = here if chosen is None else pc.and_(chosen, here)

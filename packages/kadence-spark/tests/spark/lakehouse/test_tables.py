@@ -151,6 +151,17 @@ def test_partitions(lake: Lake) -> None:
         lake.add(odd, partitionBy="city")
 
 
+def test_an_empty_text_is_no_value_of_a_delta_partition_that_must_not_be_null(tmp_path: Path) -> None:
+    """Delta has no empty text there, and would have null in its place."""
+    needs("deltalake")
+    lake = Lake("delta", tmp_path)
+    schema = pa.schema([pa.field("city", pa.string(), nullable=False), pa.field("n", pa.int64())])
+    lake.add(pa.table({"city": ["Oslo"], "n": [1]}, schema=schema), partitionBy="city")
+    with pytest.raises(SerializationError, match="column city of the table must not be null"):
+        lake.add(pa.table({"city": [""], "n": [2]}, schema=schema))
+    assert lake.rows("n") == [(1,)]
+
+
 def test_zeros_and_nan_in_a_floating_column_that_partitions_an_iceberg_table(tmp_path: Path) -> None:
     """PyIceberg by itself writes each row of 0.0 and -0.0 twice, and fails at NaN with an error of arithmetic."""
     needs("pyiceberg")
