@@ -286,12 +286,12 @@ class SharePartition:
             self.in_flight.forget_before(FOREVER)
             self.done_count = 0
             return True
+        self._gaps_begin_at(done_up_to + 1)
         holder = self.in_flight.floor(done_up_to)
         assert holder is not None
         if done_up_to == holder.last:
             start = self.in_flight.next_first(done_up_to)
             if self.has_gaps:
-                self._gaps_begin_at(done_up_to + 1)
                 start = min(start, self._gap_start)
             self.in_flight.forget_before(holder.last + 1)
         else:

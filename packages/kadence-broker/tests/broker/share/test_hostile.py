@@ -74,6 +74,19 @@ def test_the_start_moves_up_to_the_next_gap() -> None:
     assert queue.take() == [(120, 159, 1)]
 
 
+def test_the_start_moves_into_a_batch_behind_a_gap() -> None:
+    stored = [(11, 59, ACKNOWLEDGED, 1), (60, 69, AVAILABLE, 1)]
+    queue = Queue((0, 39), (40, 79), stored=stored)
+    assert queue.take(upto=39) == [(0, 10, 1)]
+    assert queue.take() == [(60, 69, 2), (70, 79, 1)]
+    queue = Queue((0, 39), (40, 69), stored=stored)
+    assert queue.take() == [(0, 10, 1), (60, 69, 2)]
+    assert queue.say((60, 64, ACCEPT), (65, 69, RELEASE)) == 0
+    assert queue.say((0, 10, ACCEPT)) == 0
+    assert queue.state.start_offset == queue.state.next_offset == 65
+    assert queue.take() == [(65, 69, 3)]
+
+
 def test_a_record_released_below_the_gaps_does_not_hold_up_the_start() -> None:
     """Kafka 4.4.0 stands still then (findings/kafka_share_group_stands_still.sh)."""
     stored = [(100, 119, ACKNOWLEDGED, 1)]
