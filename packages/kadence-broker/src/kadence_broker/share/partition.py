@@ -234,7 +234,9 @@ class SharePartition:
                 for _, _, delivery in self._parts_within(each.first, each.last):
                     delivery.is_settling = False
         self._may_have_available = True
-        self.advance()
+        # A renewal moves nothing, as in Kafka: it is not stored.
+        if any(each.is_stored for each in changes.made):
+            self.advance()
 
     # Locks
 

@@ -368,6 +368,20 @@ def test_a_reset_changes_until_something_is_stored(scene: Scene, member: Member)
     assert acquired(again.fetch()) == [(0, 2, 1)]
 
 
+def test_a_renewal_does_not_move_the_start_over_what_was_aborted(scene: Scene, member: Member) -> None:
+    """As in Kafka: only what is stored moves it."""
+    scene.configure(**{"share.isolation.level": "read_committed"})
+    log, now = scene.log(), scene.core.loop.wall_ms()
+    scene.produce(2, transactional=True, producer_id=9, producer_epoch=0, base_sequence=0)
+    log.append_marker(now, 9, 0, 0, committed=False)
+    scene.produce(2)
+    assert acquired(member.fetch()) == [(2, 4, 1)]  # the marker is a gap
+    assert acks(member.renew([(3, 3, RENEW)])) == 0
+    assert state_of(scene).start_offset == 0
+    assert member.acknowledge([(4, 4, ACCEPT)]) == 0
+    assert state_of(scene).start_offset == 2
+
+
 def test_read_committed_stops_at_an_open_transaction_and_leaves_out_aborted_ones(
     scene: Scene, member: Member
 ) -> None:
