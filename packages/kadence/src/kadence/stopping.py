@@ -54,7 +54,8 @@ def stop_on_signals(
     In a coroutine, too, use a plain ``with``, around ``async with AsyncConsumer(...)``.
 
     When 80 % of the grace period have passed and your code is still processing, a warning (logger
-    ``kadence.stopping``) says which line of your code blocks the poll loop, and with which records. Near the end of
+    ``kadence.stopping``) says which line of your code blocks the poll loop, and with which records; with
+    `Consumer.process` only the line that calls it. Near the end of
     the grace period a consumer that is still not closed leaves the group without waiting for your code. Other
     members get its partitions at once and read again what was not committed, and `Consumer.commit` raises
     `ClosedError` from then on, as does every call that waits. A producer that is still not closed sends what it was

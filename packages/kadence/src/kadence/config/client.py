@@ -57,8 +57,9 @@ class ClientConfig:
     bootstrap_resolve_timeout_ms: int = key(
         "int",
         0,
-        "If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and "
-        "the client can only be closed. 0: the client goes on looking names up, and calls end by their own timeouts.",
+        "If the client finds no address of any name in bootstrap.servers within this time of its first look-up, calls "
+        "raise BootstrapResolutionError, and it can only be closed. 0: it goes on looking names up, and calls end by "
+        "their own timeouts.",
         low=0,
         high=INT32_MAX,
         since="KIP-909",
@@ -75,7 +76,10 @@ class ClientConfig:
         high=INT32_MAX,
     )
     retry_backoff_ms: int = key(
-        "int", 100, "How long the client waits before it first repeats a failed request.", low=0
+        "int",
+        100,
+        "How long the client waits before it first repeats a failed request; at most retry.backoff.max.ms.",
+        low=0,
     )
     retry_backoff_max_ms: int = key(
         "int",
@@ -90,7 +94,7 @@ class ClientConfig:
     reconnect_backoff_max_ms: int = key(
         "int",
         1_000,
-        "As retry.backoff.max.ms, for connection attempts.",
+        "As retry.backoff.max.ms, for connection attempts; a larger reconnect.backoff.ms counts instead.",
         low=0,
         since="KIP-144",
     )

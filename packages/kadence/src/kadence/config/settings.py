@@ -19,9 +19,9 @@ class ClientSettings(TypedDict, total=False):
     If a name has several addresses, the client tries one after the other.
     """
     bootstrap_resolve_timeout_ms: int | str
-    """If no name in bootstrap.servers has an address for this long, calls raise BootstrapResolutionError, and
-    the client can only be closed. 0: the client goes on looking names up, and calls end by their own
-    timeouts. Default: 0.
+    """If the client finds no address of any name in bootstrap.servers within this time of its first look-up,
+    calls raise BootstrapResolutionError, and it can only be closed. 0: it goes on looking names up, and
+    calls end by their own timeouts. Default: 0.
     """
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
@@ -30,7 +30,9 @@ class ClientSettings(TypedDict, total=False):
     SyncGroup, which brokers hold back. Default: 30000.
     """
     retry_backoff_ms: int | str
-    """How long the client waits before it first repeats a failed request. Default: 100."""
+    """How long the client waits before it first repeats a failed request; at most retry.backoff.max.ms.
+    Default: 100.
+    """
     retry_backoff_max_ms: int | str
     """The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20
     %. Default: 1000.
@@ -38,7 +40,9 @@ class ClientSettings(TypedDict, total=False):
     reconnect_backoff_ms: int | str
     """How long the client waits before it first repeats a failed connection attempt. Default: 50."""
     reconnect_backoff_max_ms: int | str
-    """As retry.backoff.max.ms, for connection attempts. Default: 1000."""
+    """As retry.backoff.max.ms, for connection attempts; a larger reconnect.backoff.ms counts instead.
+    Default: 1000.
+    """
     socket_connection_setup_timeout_ms: int | str
     """How long one attempt to connect may take. Default: 10000."""
     connections_max_idle_ms: int | str
