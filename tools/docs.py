@@ -193,8 +193,8 @@ def command_line() -> str:
             "`--format values`) and `produce --offsets` always do. Fields keep their names and meaning. New fields may "
             'be added, so read them by name. A field without a value is `null`; those after "also" are left out '
             "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
-            'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --format json` and `--value` show '
-            "values as JSON."
+            'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --value` shows values as JSON, '
+            "`--format json` those that are JSON."
         ),
         "The meaning of a line, and its fields:",
         "\n".join(fields),

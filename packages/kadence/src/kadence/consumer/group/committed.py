@@ -259,7 +259,7 @@ def _too_late(failure: KafkaError | int | None) -> KafkaTimeoutError:
 
 
 _EVERY_MS: Final = 12 * 3_600_000
-"""How often it checks. An offset that has not moved between two checks is committed again, so about once a day."""
+"""How often it checks. An offset that has not moved between two checks is committed again, so at least once a day."""
 
 _FRESH_MS: Final = 60_000
 """An offset that this member has committed this recently needs no repetition."""
@@ -297,8 +297,8 @@ class OffsetKeeper:
     under KIP-848 the offset of a partition that was quiet for a week is gone a second after the last member's `close`,
     and its next reader starts by ``auto.offset.reset``.
 
-    So a member commits the group's offsets of its partitions again: before it leaves, and, in case it is killed, about
-    once a day for partitions that have not moved. It looks the offsets up first, because earlier members and
+    So a member commits the group's offsets of its partitions again: before it leaves, and, in case it is killed, at
+    least once a day for partitions that have not moved. It looks the offsets up first, because earlier members and
     transactions commit, too.
 
     A transaction that commits between the look-up and the commit would be taken back, and nothing here knows of it. So
