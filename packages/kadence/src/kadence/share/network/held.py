@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kadence.clock import FOREVER
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition
@@ -25,7 +26,8 @@ class Held:
         fetch: it. sent_at: when (ms) it was asked for. open: acquired offsets of which nothing was said yet.
         renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
             else of its partition, since one with others was refused.
-        extended: offsets whose locks the application renewed, apart from the others, with when they end (ms).
+        extended: offsets whose locks end later than ``fetch.lock_ends``, and when (ms): these and others were not
+            renewed together.
         has_lost: some were forgotten since their locks had ended. The application may still have these in its buffer.
     """
 
@@ -54,12 +56,11 @@ class Held:
     def locked_until(self, ranges: Iterable[Range | Acknowledged]) -> int:
         """When (ms) the first of their locks ends by our clock."""
         left: list[Range] = [(each[0], each[1]) for each in ranges]
-        until = self.fetch.lock_ends
-        # The latest first.
-        for extended, ends in reversed(self.extended):
+        until = FOREVER
+        for extended, ends in self.extended:
             rest = without(left, extended)
             if rest != left:
-                left, until = rest, ends
+                left, until = rest, min(until, ends)
         return self.fetch.lock_ends if left else until
 
     def expire(self, now: int) -> None:
@@ -71,14 +72,21 @@ class Held:
             self.open = without(self.open, lost)
 
     def renewed(self, ranges: list[Range], ends: int) -> None:
-        """The locks of these offsets end later."""
-        if not (self.has_lost or without(self.open, ranges)):
-            self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
+        """The locks of these offsets end then: sooner than before if the group's locks became shorter meanwhile."""
+        others = without(self.open, ranges)
+        if not (self.has_lost or others):
+            self.fetch.lock_ends = ends
             self.extended.clear()
-        else:
-            # Else each renewal of the same offsets would be kept.
-            self.extended = [each for each in self.extended if without(each[0], ranges)]
+            return
+        self.extended = [(rest, until) for each, until in self.extended if (rest := without(each, ranges))]
+        if ends >= self.fetch.lock_ends:
             self.extended.append((ranges, ends))
+            return
+        for extended, _ in self.extended:
+            others = without(others, extended)
+        if others:
+            self.extended.append((others, self.fetch.lock_ends))
+        self.fetch.lock_ends = ends
 
     def __repr__(self) -> str:
         return f"<Held {self.fetch!r} open={count(self.open)}>"
@@ -135,9 +143,15 @@ class Piece:
         return self.held.is_locked(now, self.ranges) if self.renews else now < self.locked_until
 
     def renewed(self, held: Held, ranges: list[Range], ends: int) -> None:
-        """The locks of these offsets end later: they were renewed when it was not said yet."""
-        if held is self.held and not without([(each.first, each.last) for each in self.ranges], ranges):
-            self.locked_until = max(self.locked_until, ends)
+        """The locks of these offsets end then: they were renewed when it was not said yet."""
+        if held is not self.held:
+            return
+        said: list[Range] = [(each.first, each.last) for each in self.ranges]
+        left = without(said, ranges)
+        if not left:
+            self.locked_until = ends
+        elif left != said:
+            self.locked_until = min(self.locked_until, ends)
 
     @property
     def deadline(self) -> int:
