@@ -383,7 +383,9 @@ class SharePartitionHistory:
         words = self._words(turn.said, around, self.start)
         for each in turn.said:
             each.verdict = Verdict.OPEN
-        self._check_disk(words, around, turn.must_go)
+        # Another leadership knows nothing of the locks of this one, and stores no end of them.
+        must_go = turn.must_go if led_at == self._led_at else frozenset()
+        self._check_disk(words, around, must_go)
         self._forget(End.UNLOADED if led_at != self._led_at else End.SESSION)
 
     def _check_disk(

@@ -56,6 +56,7 @@ class _QueueTrouble(Trouble):
 
     Args:
         kind: peaceful: members are stopped and started again. restarts: they are killed, too. any: all of it.
+        group: the group's settings, in which the length of locks changes. None: it stays.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class _QueueTrouble(Trouble):
         programs: list[str],
         *,
         kind: str,
-        group: Mapping[str, Any],
+        group: Mapping[str, Any] | None,
         lock_s: float,
     ) -> None:
         super().__init__(simulation, programs, peaceful=kind == "peaceful")
@@ -73,7 +74,9 @@ class _QueueTrouble(Trouble):
         self._lock_s = lock_s
 
     def happen(self) -> None:
-        kinds: list[tuple[Callable[[], str], int]] = [(self._stop, 3), (self._restart, 5), (self._lock, 2)]
+        kinds: list[tuple[Callable[[], str], int]] = [(self._stop, 3), (self._restart, 5)]
+        if self._group is not None:
+            kinds.append((self._lock, 4))
         if self._kind == "restarts":
             kinds.append((self._kill, 4))
         elif self._kind == "any":
@@ -83,7 +86,7 @@ class _QueueTrouble(Trouble):
 
     def _lock(self) -> str:
         broker = self._simulation.broker
-        if not broker.is_up:
+        if self._group is None or not broker.is_up:
             return "nothing"
         seconds = self._rng.choice([1.0, 2.5, 9.0])
         broker.configure_group(
@@ -134,7 +137,7 @@ class QueueStory:
         trouble: what happened. title: what kind of queue it was.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, changes_locks: bool = False) -> None:
         rng = self._rng = random.Random(seed)
         self._kind = rng.choice(["peaceful", "restarts", "any", "any", "any", "any"])
         self._lock_s = rng.choice([1.0, 2.0, 4.0])
@@ -190,7 +193,11 @@ class QueueStory:
         count = rng.randint(10, 60) if self._batch == 1 else rng.randint(2, 8) * self._batch
         self.simulation.start("writer", self._writer(count, rng.choice([0.0, 0.02, 0.2])))
         self.trouble = _QueueTrouble(
-            self.simulation, names, kind=self._kind, group=group, lock_s=self._lock_s
+            self.simulation,
+            names,
+            kind=self._kind,
+            group=group if changes_locks else None,
+            lock_s=self._lock_s,
         )
         self.title = (
             f"seed {seed}, {self._kind}: {len(names)} members, {nodes} nodes, {partitions} partitions, {group}, "
