@@ -90,7 +90,11 @@ class ShareCluster(FakeMetadata):
 
 
 class Requests:
-    """A `ShareRequestManager`, an application that obeys the test, and brokers that are answered by hand."""
+    """A `ShareRequestManager`, an application that obeys the test, and brokers that are answered by hand.
+
+    Attributes:
+        lock_ms: how long brokers lock records.
+    """
 
     def __init__(self, leaders: Mapping[int, int] | None = None, **settings: Any) -> None:
         self.config = config(**settings)
@@ -98,6 +102,7 @@ class Requests:
             {TopicPartition("t", number): node for number, node in (leaders or {0: NODE}).items()}
         )
         self.wakes = 0
+        self.lock_ms = LOCK_MS
         self.state = ShareState(self._wake)
         self.told = BackgroundEvents()
         self.member = SimpleNamespace(group=GroupMetadata("q", 3, "m1"))
@@ -220,11 +225,13 @@ class Requests:
         code: int = 0,
         *,
         loan: Any = None,
-        lock_ms: int = LOCK_MS,
+        lock_ms: int | None = None,
     ) -> None:
         topics = [ShareFetchableTopicResponse(topic_id=id_of("t"), partitions=list(partitions))]
         response = ShareFetchResponse(
-            error_code=code, acquisition_lock_timeout_ms=lock_ms, responses=topics if partitions else []
+            error_code=code,
+            acquisition_lock_timeout_ms=self.lock_ms if lock_ms is None else lock_ms,
+            responses=topics if partitions else [],
         )
         self.hand.answer(request, response, loan=loan)
 
@@ -252,7 +259,7 @@ class Requests:
             request,
             ShareAcknowledgeResponse(
                 error_code=code,
-                acquisition_lock_timeout_ms=0 if code else LOCK_MS,
+                acquisition_lock_timeout_ms=0 if code else self.lock_ms,
                 responses=[] if code else topics,
             ),
         )

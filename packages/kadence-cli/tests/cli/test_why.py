@@ -420,6 +420,7 @@ def test_8_offsets_out_of_range(scene: Scene) -> None:
     scene.write(0, 10)
     scene.commit(p0=2)
     scene.broker.delete_records("orders", 0, 7)
+    assert scene.why().err == "", "a deleted offset is not looked up"
     found = scene.found()
     assert (found["reason"], found["harm"], found["details"]) == (
         "offsets-out-of-range",

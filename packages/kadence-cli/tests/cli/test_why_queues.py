@@ -231,6 +231,25 @@ def test_an_open_transaction_stops_a_queue_that_reads_committed_records() -> Non
     assert "open-transaction" not in {each.reason for each in reasons(watch, Evidence(transactions=opened))}
 
 
+def test_an_open_transaction_holds_up_a_queue_that_begins_at_it() -> None:
+    watch = Watch("queue")
+    for second in range(13):
+        held = look({0: (None, 0), 1: (None, 0)}, member("a", 0, 1), end=100)
+        partitions = {
+            at: replace(each, stable=0 if at == tp(0) else 40) for at, each in held.partitions.items()
+        }
+        watch.add(replace(held, partitions=partitions), second * 1000, second)
+    committed = settings(share_isolation_level="read_committed", share_auto_offset_reset="earliest")
+    opened = {tp(0): OpenTransaction(9, 0, "billing", False, NOW - 90_000, 60_000)}
+    held_up, busy = reasons(watch, Evidence(transactions=opened, settings=committed))
+    assert (held_up.reason, held_up.partitions, held_up.held) == ("open-transaction", (tp(0),), 100)
+    assert "jobs:0: it begins at 0, and 100 offsets wait behind it" in held_up.evidence
+    assert (busy.reason, busy.partitions) == ("nothing-done", (tp(1),))
+    uncommitted = settings(share_auto_offset_reset="earliest")
+    (found,) = reasons(watch, Evidence(transactions=opened, settings=uncommitted))
+    assert (found.reason, found.partitions) == ("nothing-done", (tp(0), tp(1)))
+
+
 def test_deleted_records_and_a_place_behind_the_end() -> None:
     watch = Watch("queue")
     early = PartitionLook(3, 10, 20, 20, waiting=17)

@@ -164,6 +164,26 @@ def test_a_bad_record_that_is_rejected_or_written_elsewhere_does_not_return(
         consumer.commit()
 
 
+def test_a_dead_letter_topic_that_is_read_is_no_way_to_later_attempts(servers: str) -> None:
+    with Producer(bootstrap_servers=servers) as producer:
+        producer.send("t", b"once more")
+    attempts: list[int] = []
+    with ShareConsumer(bootstrap_servers=servers, group_id="wanted") as consumer:
+
+        def handle(record: Any, context: Any) -> None:
+            if record.value == b"once more":
+                attempts.append(context.attempt)
+                if context.attempt == 1:
+                    raise OSError("not now")
+                consumer.stop()
+
+        consumer.subscribe("t")
+        with pytest.raises(ConfigError, match=re.escape("use Retry(attempts=..., backoff=...)")):
+            consumer.process(handle, dead_letter="t")
+        consumer.process(handle, workers=1, retry=Retry(attempts=2, backoff=0.01))
+    assert attempts == [1, 2]
+
+
 def test_a_group_of_consumers_is_no_queue_until_it_is_deleted(servers: str) -> None:
     with Consumer(bootstrap_servers=servers, group_id="typed") as consumer:
         consumer.subscribe("t")

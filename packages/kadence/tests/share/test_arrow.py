@@ -60,6 +60,18 @@ def test_a_table_or_a_part_of_it_is_acknowledged(explicit: Made) -> None:
     assert network.taken() == [("jobs", 0, 1, ACCEPT), ("jobs", 2, 2, REJECT), ("jobs", 3, 3, ACCEPT)]
     with pytest.raises(ValueError, match="this one lacks offset"):
         consumer.acknowledge(table.drop_columns(["offset"]))
+    for name in ("topic", "partition", "offset"):
+        nothing = pa.nulls(table.num_rows, table.column(name).type)
+        with pytest.raises(ValueError, match=f"has no {name}"):
+            consumer.acknowledge(table.set_column(table.column_names.index(name), name, nothing))
+
+
+def test_a_frame_is_no_table(explicit: Made) -> None:
+    pytest.importorskip("pandas")
+    consumer, network = explicit
+    network.put(1)
+    with pytest.raises(TypeError, match=r"a table of poll_arrow\(\), or a topic's name, not DataFrame"):
+        consumer.acknowledge(consumer.poll_arrow().to_pandas())
 
 
 def test_deserialisers_see_no_table(make: Callable[..., Made]) -> None:

@@ -231,6 +231,16 @@ def test_what_no_poll_returned_and_other_types_are_refused(explicit: Made, make:
         implicit.acknowledge(record)
 
 
+@pytest.mark.parametrize("made", [bytes, lambda value: {value: value}, lambda value: [value.decode()]])
+def test_s3_what_is_no_record_is_named_by_its_class(made: Callable[[bytes], Any], explicit: Made) -> None:
+    """Programs pass the value of a record by mistake."""
+    consumer, network = explicit
+    network.put(1)
+    with pytest.raises(TypeError) as raised:
+        consumer.acknowledge(made(b"a secret"))
+    assert "secret" not in str(raised.value)
+
+
 def test_an_iteration_needs_a_word_on_each_record_before_the_next(explicit: Made) -> None:
     consumer, network = explicit
     network.put(3)

@@ -174,6 +174,72 @@ def test_nothing_is_renewed_for_who_has_left(world: Requests) -> None:
     assert (request.message.share_session_epoch, request.message.is_renew_ack) == (-1, False)
 
 
+def test_q2_locks_that_became_shorter_are_renewed_in_time(world: Requests) -> None:
+    """An operator lowers the group's share.record.lock.duration.ms while a handler works."""
+    fetch = world.acquired((0, 9, 1))
+    world.lock_ms = 6_000
+    began = world.now
+    while world.now - began < 60_000:
+        request = renewal(world)
+        sent_at = world.now
+        assert sent_at <= fetch.lock_ends - world.lock_ms // 2
+        world.hand.advance(20)
+        world.answer(request)
+        assert fetch.lock_ends == sent_at + world.lock_ms, "the broker counts from the renewal"
+    call = world.acknowledge(fetch, sending=Sending.SYNC)
+    world.answer(world.said())
+    assert list(world.answer_to(call).values()) == [None]
+
+
+def test_q2_a_part_that_the_application_renewed_for_a_shorter_time_is_renewed_with_the_rest(
+    world: Requests,
+) -> None:
+    fetch = world.acquired((0, 9, 1))
+    world.lock_ms = 6_000
+    world.acknowledge(fetch, 2, 4, RENEW, sending=Sending.ASYNC)
+    world.answer(world.said())
+    began = world.now
+    request = renewal(world)
+    assert batches_of(request) == {0: [(0, 9, [RENEW])]}
+    assert world.now == began + 3_000
+    world.answer(request)
+    assert fetch.lock_ends == world.now + 6_000
+
+
+@pytest.mark.parametrize("renewed", [(0, 9), (2, 4), (0, 1)])
+def test_q4_what_is_said_after_the_end_of_a_shorter_lock_is_late(renewed: tuple[int, int]) -> None:
+    world = Requests(share_lock_renewal=False)
+    fetch = world.acquired((0, 9, 1))
+    world.lock_ms = 6_000
+    world.acknowledge(fetch, *renewed, RENEW, sending=Sending.ASYNC)
+    for request in world.sent():
+        world.answer(request)
+    world.ended()
+    world.hand.advance(6_000)
+    world.sent()
+    call = world.say({fetch: (Acknowledged(0, 9, ACCEPT),)})
+    kept = [(first, last) for first, last in ((0, renewed[0] - 1), (renewed[1] + 1, 9)) if first <= last]
+    if kept:
+        request = world.said()
+        assert batches_of(request) == {0: [(*each, [ACCEPT]) for each in kept]}
+        world.answer(request)
+    [error] = world.answer_to(call).values()
+    assert isinstance(error, InvalidRecordStateError)
+
+
+def test_what_is_said_while_a_renewal_shortens_its_lock_is_late_after_that(world: Requests) -> None:
+    fetch = world.acquired((0, 9, 1))
+    request = renewal(world)
+    world.acknowledge(fetch, 0, 3, sending=Sending.ASYNC)
+    world.lock_ms = 6_000
+    world.answer(request)
+    world.answer(world.said(), p0=ec.COORDINATOR_NOT_AVAILABLE)
+    world.hand.advance(6_000)
+    world.sent()
+    [ended] = [each for each in world.ended() if each.error]
+    assert ended.acknowledged == (Acknowledged(0, 3, ACCEPT),)
+
+
 def test_renewals_are_measured(world: Requests) -> None:
     world.acquired((0, 9, 1))
     world.answer(renewal(world))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.testing.simulation.trouble import Trouble
@@ -56,21 +56,43 @@ class _QueueTrouble(Trouble):
 
     Args:
         kind: peaceful: members are stopped and started again. restarts: they are killed, too. any: all of it.
+        group: the group's settings, in which the length of locks changes. None: it stays.
     """
 
-    def __init__(self, simulation: Simulation, programs: list[str], *, kind: str, lock_s: float) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        programs: list[str],
+        *,
+        kind: str,
+        group: Mapping[str, Any] | None,
+        lock_s: float,
+    ) -> None:
         super().__init__(simulation, programs, peaceful=kind == "peaceful")
         self._kind = kind
+        self._group = group
         self._lock_s = lock_s
 
     def happen(self) -> None:
         kinds: list[tuple[Callable[[], str], int]] = [(self._stop, 3), (self._restart, 5)]
+        if self._group is not None:
+            kinds.append((self._lock, 4))
         if self._kind == "restarts":
             kinds.append((self._kill, 4))
         elif self._kind == "any":
             kinds += [*self._breaks(), (self._pause, 4), (self._lose_answers, 3), (self._delete_records, 1)]
         act = self._rng.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         self.told.append(f"{self._simulation.now:9.3f} s  {act()}")
+
+    def _lock(self) -> str:
+        broker = self._simulation.broker
+        if self._group is None or not broker.is_up:
+            return "nothing"
+        seconds = self._rng.choice([1.0, 2.5, 9.0])
+        broker.configure_group(
+            _GROUP, {**self._group, "share.record.lock.duration.ms": round(seconds * 1000)}
+        )
+        return f"records are locked for {seconds} s from now on"
 
     def _pause(self) -> str:
         program, seconds = self._anybody(), self._lock_s * self._rng.choice([0.6, 1.1, 2.5])
@@ -115,7 +137,7 @@ class QueueStory:
         trouble: what happened. title: what kind of queue it was.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, changes_locks: bool = False) -> None:
         rng = self._rng = random.Random(seed)
         self._kind = rng.choice(["peaceful", "restarts", "any", "any", "any", "any"])
         self._lock_s = rng.choice([1.0, 2.0, 4.0])
@@ -170,7 +192,13 @@ class QueueStory:
             )
         count = rng.randint(10, 60) if self._batch == 1 else rng.randint(2, 8) * self._batch
         self.simulation.start("writer", self._writer(count, rng.choice([0.0, 0.02, 0.2])))
-        self.trouble = _QueueTrouble(self.simulation, names, kind=self._kind, lock_s=self._lock_s)
+        self.trouble = _QueueTrouble(
+            self.simulation,
+            names,
+            kind=self._kind,
+            group=group if changes_locks else None,
+            lock_s=self._lock_s,
+        )
         self.title = (
             f"seed {seed}, {self._kind}: {len(names)} members, {nodes} nodes, {partitions} partitions, {group}, "
             f"{settings}, commits={commits}, {count} records in batches of {self._batch}, "

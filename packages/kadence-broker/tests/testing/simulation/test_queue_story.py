@@ -40,6 +40,11 @@ def test_every_step_of_more_queues_is_one_of_kafkas(seed: int) -> None:
     QueueStory(seed).run()
 
 
+@pytest.mark.parametrize("seed", [772, *seeds(2)])
+def test_q2_locks_become_shorter_and_longer_while_records_are_held(seed: int) -> None:
+    QueueStory(seed, changes_locks=True).run()
+
+
 def test_a_connection_that_ends_with_its_answer_and_the_next_in_one_turn() -> None:
     QueueStory(105).run()
 

@@ -208,8 +208,10 @@ def _records(
     """The records at unmoved offsets, and the partitions that have none up to the last stable offset."""
     stable: dict[TopicPartition, tuple[int, int]] = {}
     open_: dict[TopicPartition, tuple[int, int]] = {}
-    for tp, offset in list((watch.held_by_records | watch.left_unread).items())[:_PARTITIONS]:
+    for tp, unmoved in list((watch.held_by_records | watch.left_unread).items())[:_PARTITIONS]:
         each = watch.partitions[tp]
+        # What was deleted cannot be looked up.
+        offset = max(unmoved, each.first or 0)
         if each.stable is not None and offset < each.stable:
             stable[tp] = offset, each.stable
         elif each.end is not None and offset < each.end:

@@ -12,6 +12,7 @@ from kadence.printable import plural
 from kadence.types import TopicPartition
 from kadence_cli.common import moment, text_of
 from kadence_cli.figures import duration
+from kadence_cli.group_types import is_share
 from kadence_cli.names import ranges, spelled
 from kadence_cli.top.rows import where
 from kadence_cli.why.finding import NAMED, Finding, Harm, stood, waiting
@@ -35,8 +36,10 @@ _BUSY: Final = "other partitions of that member move, and lag: it may be slow, a
 def held_back(watch: Watch, read_up: Collection[TopicPartition]) -> list[TopicPartition]:
     """Partitions that an open transaction holds up: the group has read all records before it."""
     stood = watch.held_by_records
+    begins = watch.partitions if is_share(watch.description) else ()
     return [
         *watch.held_by_transactions,
+        *(tp for tp in begins if watch.begins_open(tp)),
         *(tp for tp in stood if tp in read_up and _is_open(watch, tp)),
     ]
 
@@ -44,6 +47,12 @@ def held_back(watch: Watch, read_up: Collection[TopicPartition]) -> list[TopicPa
 def _is_open(watch: Watch, tp: TopicPartition) -> bool:
     each = watch.partitions[tp]
     return each.stable is not None and each.end is not None and each.stable < each.end
+
+
+def _behind(watch: Watch, tp: TopicPartition) -> int:
+    """How many offsets wait behind the last stable one."""
+    each = watch.partitions[tp]
+    return (each.end or 0) - (each.stable or 0)
 
 
 def transactions(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:
@@ -59,7 +68,7 @@ def transactions(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Find
     for found in by_owner.values():
         yield _transaction(watch, found, now_ms)
     if unknown:
-        held = sum(watch.lag_of(tp) for tp in unknown)
+        held = sum(_behind(watch, tp) for tp in unknown)
         yield Finding(
             "open-transaction",
             Harm.STOPS,
@@ -100,7 +109,7 @@ def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now
         (whose, *(_from_stable(watch, at) for at in list(found)[:NAMED]), ends),
         commands,
         tuple(found),
-        held=sum(watch.lag_of(at) for at in found),
+        held=sum(_behind(watch, at) for at in found),
         details=(
             ("transactional_id", name),
             ("producer_id", one.producer_id),
@@ -113,7 +122,7 @@ def _transaction(watch: Watch, found: dict[TopicPartition, OpenTransaction], now
 
 def _from_stable(watch: Watch, tp: TopicPartition) -> str:
     each = watch.partitions[tp]
-    return f"{spelled(tp)}: it begins at {each.stable}, and {waiting(watch.lag_of(tp), 'offset')} behind it"
+    return f"{spelled(tp)}: it begins at {each.stable}, and {waiting(_behind(watch, tp), 'offset')} behind it"
 
 
 def standing(watch: Watch, evidence: Evidence, now_ms: int) -> Iterator[Finding]:

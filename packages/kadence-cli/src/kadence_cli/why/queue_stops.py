@@ -76,8 +76,10 @@ def no_place(watch: Watch, evidence: Evidence) -> Iterator[Finding]:
     came = sum(watch.never_committed[tp] for tp in nowhere)
     group = quote(watch.group)
     if reset == "earliest":
-        if members:
-            yield from _first_records(watch, evidence, nowhere, members)
+        # Readers of committed records have got none of these.
+        given = [tp for tp in nowhere if not (reads_committed(evidence) and watch.begins_open(tp))]
+        if members := [each for each in members if each.assignment.intersection(given)]:
+            yield from _first_records(watch, evidence, given, members)
         return
     topic = one_of(nowhere).topic
     yield Finding(

@@ -282,6 +282,16 @@ class Watch:
         since = self._uncommitted.get(tp)
         return since is not None and self._has_lasted(since[0])
 
+    def begins_open(self, tp: TopicPartition) -> bool:
+        """Whether an open transaction begins at the first record, and a share group has had no place, all the time."""
+        each = self._partitions[tp]
+        return (
+            self.has_no_place(tp)
+            and each.stable is not None
+            and each.stable <= (each.first or 0)
+            and self._has_lasted(self._stable[tp][0])
+        )
+
     def has_stood(self, tp: TopicPartition) -> bool:
         """Whether the committed offset has not moved, although a record behind it existed all the time."""
         since, seen = self._stands[tp]

@@ -42,7 +42,7 @@ class AcquiredFetch:
 
     Attributes:
         lock_ends: when (ms) the locks end by our clock; renewals move it (network).
-        extended: offsets whose locks were renewed apart from the others, with when they end (network).
+        extended: offsets whose locks end later, and when (ms): these and others were not renewed together (network).
         void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
             What is buffered of it is dropped, and what is acknowledged fails with it (network).
         kept_until: until when (ms) the native thread renews the locks should the network thread not run; 0: it does not

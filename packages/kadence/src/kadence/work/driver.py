@@ -486,9 +486,10 @@ def _check_dead_letter(inside: Insides, settings: Settings) -> None:
     """Refuse a dead letter topic that the consumer reads: its records would fail and be written again without end."""
     topic = settings.dead_letter
     if topic is not None and inside.subscribes_to(topic):
+        later = "Retry(topic=...)" if inside.queue is None else "Retry(attempts=..., backoff=...)"
         raise ConfigError(
             f"dead_letter={topic!r} is among the topics that this consumer subscribes to: a record that fails would "
-            "be read again from there, without end; for later attempts use Retry(topic=...)"
+            f"be read again from there, without end; for later attempts use {later}"
         )
 
 

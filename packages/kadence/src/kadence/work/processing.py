@@ -243,7 +243,7 @@ class Processing:
         while running := self._running(None, until):
             if self._clock.now_ms() >= until:
                 log.warning(
-                    "gave up waiting for %s whose handlers are still running; they will be redelivered",
+                    "gave up waiting for %s whose handlers or outputs are not done; they will be redelivered",
                     plural(running, "record"),
                 )
                 break
@@ -426,8 +426,8 @@ class Processing:
             while running := self._running(partitions, until):
                 if self._clock.now_ms() >= until:
                     log.warning(
-                        "gave up waiting for %s of revoked partitions whose handlers are still running; they will be "
-                        "redelivered",
+                        "gave up waiting for %s of revoked partitions whose handlers or outputs are not done; they "
+                        "will be redelivered",
                         plural(running, "record"),
                     )
                     break

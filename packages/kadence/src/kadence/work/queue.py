@@ -345,7 +345,7 @@ class QueueProcessing(Processing):
             lost = desk.scheduler.look_at_locks(now)
         desk.settle(self._source.settle)
         if lost:
-            log.warning("the locks of %s are gone; they will be redelivered", plural(lost, "record"))
+            log.warning("the locks of %s are gone; they may be delivered again", plural(lost, "record"))
             desk.tell_lost()
 
     def _look_at_time(self, now: int) -> None:

@@ -48,7 +48,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "no partitions": (lambda c: c.assign(None), "partitions must be one partition, or several .*, not None"),
     "a name to commit": (
         lambda c: c.commit("t"),
-        "commit\\(\\) takes a mapping of offsets, or records, not 't'",
+        "commit\\(\\) takes a mapping of offsets, or records, not str",
     ),
     "no reason": (lambda c: c.enforce_rebalance(5), "a reason is a str, not 5"),
 }

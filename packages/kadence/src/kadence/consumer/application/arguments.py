@@ -315,13 +315,16 @@ def to_offsets(offsets: Offsets | None) -> dict[TopicPartition, OffsetAndMetadat
         return offsets.next_offsets()
     whatever: object = offsets
     if isinstance(whatever, str) or not isinstance(whatever, Iterable):
-        raise TypeError(f"commit() takes a mapping of offsets, or records, not {whatever!r}")
+        # It may be the value of a record (S3).
+        raise TypeError(f"commit() takes a mapping of offsets, or records, not {type(whatever).__name__}")
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for record in offsets:
         try:
             partition = TopicPartition(record.topic, record.partition)
         except AttributeError:
-            raise TypeError(f"commit() takes a mapping of offsets, or records, not {record!r}") from None
+            raise TypeError(
+                f"commit() takes a mapping of offsets, or records, not {type(record).__name__}"
+            ) from None
         if partition not in found or found[partition].offset <= record.offset:
             found[partition] = OffsetAndMetadata(record.offset + 1, record.leader_epoch)
     return found

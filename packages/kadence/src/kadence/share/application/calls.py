@@ -137,11 +137,15 @@ class ShareCalls(ClientCalls):
             from kadence.share.application.tables import runs_of
 
             holding.say_of_runs(runs_of(what), _type_of(place, kind))
-        elif isinstance(what, Iterable) and not isinstance(what, bytes | Mapping):
+        elif isinstance(what, Iterable) and not (
+            isinstance(what, bytes | Mapping) or hasattr(what, "columns")
+        ):
             holding.say_of_all(tuple(what), _type_of(place, kind))
         else:
+            # It may be the value of a record (S3).
             raise TypeError(
-                f"acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name, not {what!r}"
+                "acknowledge() takes a record, several, a table of poll_arrow(), or a topic's name, not "
+                f"{type(what).__name__}"
             )
         if not core.polls.is_taking:
             holding.marks.open()

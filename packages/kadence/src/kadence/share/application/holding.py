@@ -211,7 +211,9 @@ class Holding:
         while at < len(records):
             record = records[at]
             if type(record) is not Record:
-                raise TypeError(f"acknowledge() takes records that poll() returned, not {record!r}")
+                raise TypeError(
+                    f"acknowledge() takes records that poll() returned, not {type(record).__name__}"
+                )
             chunk, place = self._find(record.topic, record.partition, record.offset, kind)
             # Those behind it are mostly its neighbours.
             count = 1 if place < 0 else max(chunk.alike(records, at, place), 1)

@@ -100,7 +100,7 @@ def runs_of(table: Any) -> Iterator[tuple[str, int, int, int]]:
     """Topic, partition, and first and last offset of neighbouring rows.
 
     Raises:
-        ValueError: the table has no columns of these.
+        ValueError: the table has no columns of these, or a row without a value there.
     """
     if missing := [name for name in _PLACE if name not in table.column_names]:
         raise ValueError(
@@ -110,6 +110,8 @@ def runs_of(table: Any) -> Iterator[tuple[str, int, int, int]]:
     # Each fetch has made batches of its own, so most have one topic and one partition.
     for batch in table.to_batches() if hasattr(table, "to_batches") else (table,):
         topics, partitions, offsets = (batch.column(name) for name in _PLACE)
+        if empty := [name for name in _PLACE if batch.column(name).null_count]:
+            raise ValueError(f"a row to acknowledge has no {', '.join(empty)}")
         names, numbers = topics.unique(), partitions.unique()
         if len(names) == len(numbers) == 1:
             topic, partition = names[0].as_py(), numbers[0].as_py()
@@ -124,7 +126,7 @@ def runs_of(table: Any) -> Iterator[tuple[str, int, int, int]]:
 
 def _integers(column: Any) -> list[int]:
     """As its to_pylist, which costs twenty times as much."""
-    if str(column.type) != "int64" or column.null_count:
+    if str(column.type) != "int64":
         found: list[int] = column.to_pylist()
         return found
     view = memoryview(column.buffers()[1]).cast("B").cast("q")

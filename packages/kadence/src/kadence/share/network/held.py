@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from kadence.clock import FOREVER
 from kadence.connection.request import Backoff
 from kadence.errors import KafkaError
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, TopicIdPartition
@@ -52,12 +53,11 @@ class Held:
     def locked_until(self, ranges: Iterable[Range | Acknowledged]) -> int:
         """When (ms) the first of their locks ends by our clock."""
         left: list[Range] = [(each[0], each[1]) for each in ranges]
-        until = self.fetch.lock_ends
-        # The latest first.
-        for extended, ends in reversed(self.fetch.extended):
+        until = FOREVER
+        for extended, ends in self.fetch.extended:
             rest = without(left, extended)
             if rest != left:
-                left, until = rest, ends
+                left, until = rest, min(until, ends)
         return self.fetch.lock_ends if left else until
 
     @property
@@ -74,14 +74,23 @@ class Held:
             self.open = without(self.open, lost)
 
     def renewed(self, ranges: list[Range], ends: int) -> None:
-        """The locks of these offsets end later."""
-        if not (self.has_lost or without(self.open, ranges)):
-            self.fetch.lock_ends = max(self.fetch.lock_ends, ends)
-            self.fetch.extended = ()
-        else:
-            # Else each renewal of the same offsets would be kept.
-            kept = [each for each in self.fetch.extended if without(each[0], ranges)]
-            self.fetch.extended = (*kept, (ranges, ends))
+        """The locks of these offsets end then: sooner than before if the group's locks became shorter meanwhile."""
+        fetch, others = self.fetch, without(self.open, ranges)
+        if not (self.has_lost or others):
+            fetch.lock_ends = ends
+            fetch.extended = ()
+            return
+        extended = [(rest, until) for each, until in fetch.extended if (rest := without(each, ranges))]
+        if ends >= fetch.lock_ends:
+            fetch.extended = (*extended, (ranges, ends))
+            return
+        for each, _ in extended:
+            others = without(others, each)
+        if others:
+            extended.append((others, fetch.lock_ends))
+        # First: the application looks at both.
+        fetch.extended = tuple(extended)
+        fetch.lock_ends = ends
 
     def __repr__(self) -> str:
         return f"<Held {self.fetch!r} open={count(self.open)}>"
@@ -138,9 +147,15 @@ class Piece:
         return self.held.is_locked(now, self.ranges) if self.renews else now < self.locked_until
 
     def renewed(self, held: Held, ranges: list[Range], ends: int) -> None:
-        """The locks of these offsets end later: they were renewed when it was not said yet."""
-        if held is self.held and not without([(each.first, each.last) for each in self.ranges], ranges):
-            self.locked_until = max(self.locked_until, ends)
+        """The locks of these offsets end then: they were renewed when it was not said yet."""
+        if held is not self.held:
+            return
+        said: list[Range] = [(each.first, each.last) for each in self.ranges]
+        left = without(said, ranges)
+        if not left:
+            self.locked_until = ends
+        elif left != said:
+            self.locked_until = min(self.locked_until, ends)
 
     @property
     def deadline(self) -> int:
