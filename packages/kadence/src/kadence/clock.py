@@ -99,7 +99,8 @@ def wall_ms() -> int:
     """Ms since 1970, UTC: for record timestamps, retention and reports, never for timers."""
     if sys.platform == "win32":
         return time.time_ns() // 1_000_000
-    return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000
+    else:
+        return time.clock_gettime_ns(time.CLOCK_REALTIME) // 1_000_000
 
 
 def wall_time(ms: int) -> datetime:
