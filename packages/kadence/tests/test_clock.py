@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from kadence.clock import FOREVER, add_ms, to_ms, wait_seconds
+from kadence.clock import FOREVER, SystemClock, add_ms, to_ms, wait_seconds, wall_ms
 
 
 @pytest.mark.parametrize(
@@ -35,3 +37,11 @@ def test_waits_are_what_selectors_and_locks_take() -> None:
     assert wait_seconds(10, 20) == 0
     assert wait_seconds(1500, 0) == 1.5
     assert wait_seconds(FOREVER - 1, 0) == threading.TIMEOUT_MAX
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Python's clock is the only one there")
+def test_who_stops_pythons_clock_as_freezegun_does_stops_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("time", "time_ns", "monotonic", "monotonic_ns"):
+        monkeypatch.setattr(time, name, lambda: 0)
+    assert SystemClock().now_ms() > 0
+    assert wall_ms() > 1_600_000_000_000

@@ -218,18 +218,20 @@ class RecordTools:
         Raises:
             UnknownTopicOrPartitionError: the topic does not exist after ``timeout``. Reading does not create it.
         """
+        from kadence.clock import SystemClock
         from kadence.consumer.consumer import Consumer
         from kadence.errors import UnknownTopicOrPartitionError
         from kadence.types import TopicPartition
 
         __tracebackhide__ = True  # pytest shows the line of the test instead
-        deadline = time.monotonic() + timeout
+        now_ms = SystemClock().now_ms  # which freezegun does not stop
+        deadline = now_ms() + timeout * 1000
         found: list[Record] = []
         settings = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **settings}
         with Consumer(self._space.broker.settings, **settings) as consumer:
             # The program under test may be about to create the topic, or the asked node does not know it yet.
             while not (infos := consumer.partitions_for(topic, timeout=timeout)):
-                if time.monotonic() >= deadline:
+                if now_ms() >= deadline:
                     raise UnknownTopicOrPartitionError(f"topic {topic!r} does not exist")
                 time.sleep(_LOOK_AGAIN_S)
             parts = [TopicPartition(topic, each.partition) for each in infos]
@@ -240,7 +242,7 @@ class RecordTools:
             else:
                 consumer.assign(parts)
             while len(consumer.finished()) < len(parts) if count is None else len(found) < count:
-                left = deadline - time.monotonic()
+                left = (deadline - now_ms()) / 1000
                 if left <= 0:
                     wanted = "all that it had" if count is None else f"{count} of them"
                     pytest.fail(f"{len(found)} records of {topic} came within {timeout} s, not {wanted}")
