@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -39,7 +38,6 @@ def test_waits_are_what_selectors_and_locks_take() -> None:
     assert wait_seconds(FOREVER - 1, 0) == threading.TIMEOUT_MAX
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="Python's clock is the only one there")
 def test_who_stops_pythons_clock_as_freezegun_does_stops_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("time", "time_ns", "monotonic", "monotonic_ns"):
         monkeypatch.setattr(time, name, lambda: 0)
