@@ -10,7 +10,7 @@ import pytest
 from tests.consumer.support import read
 from tests.patience import PATIENCE, until
 
-from kadence import Broker, Consumer, Producer, TopicPartition
+from kadence import Broker, Consumer, NotFetchedReason, Producer, TopicPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.net.arena import Arena, ArenaPool
 from kadence.records import FetchedRecords, codecs
@@ -259,3 +259,16 @@ def test_a_poll_gives_no_more_than_the_memory_and_one_batch(limit: int | None) -
                 records = consumer.poll(PATIENCE, max_records=limit)
                 sizes.append(sum(len(record.value or b"") for record in records))
             assert max(sizes) <= 3 * MIB // 2
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_full_memory_does_not_make_a_busy_consumer_unready(broker: Broker, partitions: int) -> None:
+    """The application works on the records of a poll, and what waits for the next one fills `buffer.memory`."""
+    fill(broker, 64 * 4, 64 * KIB, partitions)
+    with reader(broker, 2 * MIB, partitions, max_poll_records=1) as consumer:
+        assert consumer.poll(PATIENCE)
+        until(
+            lambda: {each.reason for each in consumer.not_fetched().values()} == {NotFetchedReason.MEMORY},
+            what=consumer.not_fetched,
+        )
+        assert consumer.health().ready

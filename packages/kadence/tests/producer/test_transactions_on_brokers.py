@@ -411,6 +411,44 @@ def test_what_was_read_and_what_was_written_count_together(servers: str, topic: 
         assert admin.list_consumer_group_offsets(topic)[tp].offset == offset
 
 
+def test_c19_offsets_count_for_the_topic_that_was_read_when_the_consumer_knows_the_next_of_its_name() -> None:
+    """The network thread notices the new topic by itself; no poll has reported it."""
+    tp = TopicPartition("t", 0)
+    with (
+        Broker(topics={"t": 1}) as broker,
+        Producer(bootstrap_servers=broker.bootstrap_servers, transactional_id="x") as producer,
+        Consumer(
+            bootstrap_servers=broker.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        ) as consumer,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+    ):
+        producer.init_transactions()
+        with producer.transaction():
+            producer.send("t", b"in")
+        consumer.subscribe(["t"])
+        records = consumer.poll(PATIENCE)
+        old = consumer.group_metadata().topic_ids
+        admin.delete_topics(["t"])
+        admin.create_topics({"t": 1})
+        until(lambda: consumer.position(tp) == 0, what="it begins to read the new topic")
+        group = consumer.group_metadata()
+        assert group.topic_ids == old
+        with (
+            pytest.raises(UnknownTopicOrPartitionError, match="does not know t-0"),
+            producer.transaction(),
+        ):
+            producer.send_offsets_to_transaction(records.next_offsets(), group)
+        with producer.transaction():
+            producer.send("t", b"new")
+        records = consumer.poll(PATIENCE)
+        with producer.transaction():
+            producer.send_offsets_to_transaction(records.next_offsets(), consumer.group_metadata())
+        assert consumer.group_metadata().topic_ids == {"t": admin.describe_topics(["t"])["t"].topic_id}
+
+
 @pytest.mark.parametrize("newest", [6, 5])
 def test_offsets_count_for_the_topic_that_was_read_and_not_for_the_next_of_its_name(newest: int) -> None:
     """KIP-1319. By name, which older brokers need, the offset is the new topic's."""

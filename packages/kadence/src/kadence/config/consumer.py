@@ -200,9 +200,9 @@ class ConsumerConfig(ClientConfig):
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What the consumer does with a record that a deserialiser refuses. raise: polls raise until you seek "
-        "past it. skip: the record is logged, counted and skipped. dead-letter: the consumer writes it to "
-        "dead.letter.topic.",
+        "What the consumer does with a record that a deserialiser refuses. raise: polls raise, or return other "
+        "partitions' records, until you seek past it. skip: the record is logged, counted and skipped. dead-letter: "
+        "the consumer writes it to dead.letter.topic.",
         choices=("raise", "skip", "dead-letter"),
     )
     dead_letter_topic: str | None = key(

@@ -120,9 +120,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""
     deserialization_errors: Literal["raise", "skip", "dead-letter"] | str
-    """What the consumer does with a record that a deserialiser refuses. raise: polls raise until you seek
-    past it. skip: the record is logged, counted and skipped. dead-letter: the consumer writes it to
-    dead.letter.topic. Default: raise.
+    """What the consumer does with a record that a deserialiser refuses. raise: polls raise, or return other
+    partitions' records, until you seek past it. skip: the record is logged, counted and skipped.
+    dead-letter: the consumer writes it to dead.letter.topic. Default: raise.
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's

@@ -171,10 +171,12 @@ class SharedPartition(DeliveryState):
     """The shared state's part of one assigned partition.
 
     Written by the network thread: ``fetch_epoch`` (current stretch), ``origin`` (its start; None while the position is
-    unknown), ``topic_since`` (the fetch epoch since which it is of the same topic), ``read_since`` (the fetch epoch
-    since which reading was continuous: offsets of records read since then count), ``end`` (the offset at which the
-    range to read ends, C11; None: it has no end), ``revoking`` (about to be given up: no longer returned), ``held``
-    (not returned yet: its assigned callback has not run, or its committed offset is being committed again),
+    unknown), ``topic_id`` (its topic's, which stays while the position is unknown; zero while it is not known),
+    ``topic_since`` (the fetch epoch since which it is of the same topic), ``topic_before`` (the id of the topic before
+    that), ``read_since`` (the fetch epoch since which reading was continuous: offsets of records read since then
+    count), ``end`` (the offset at which the range to read ends, C11; None: it has no end), ``revoking`` (about to be
+    given up: no longer returned), ``held`` (not returned yet: its assigned callback has not run, or its committed
+    offset is being committed again),
     ``unfetched`` (why it is not being fetched; None: it is), ``unstable`` (with read_committed, while a transaction is
     open before the end of the log), ``lags`` and ``leads`` (from the log's ends in answers), ``preferred_replica``
     (None: the leader), ``is_gone`` (whether metadata has no such topic). Written by the thread that reads a response;
@@ -206,6 +208,8 @@ class SharedPartition(DeliveryState):
         "raised",
         "read_since",
         "told_bytes",
+        "topic_before",
+        "topic_id",
         "topic_since",
         "unfetched",
         "unstable",
@@ -218,6 +222,7 @@ class SharedPartition(DeliveryState):
         self.partition = partition
         self.origin: Origin | None = None
         self.topic_since = self.read_since = fetch_epoch
+        self.topic_id = self.topic_before = ZERO_UUID
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start: int | None = None
@@ -353,11 +358,15 @@ class SharedPartition(DeliveryState):
         return fetch_epoch >= self.read_since and (start is None or offset >= start.offset)
 
     def topic_read(self) -> bytes:
-        """The id of the topic that the records returned by polls are of; zero if it is not known."""
+        """The id of the topic that the records returned by polls are of, even if the topic is gone (C19).
+
+        Zero if it is not known. The network thread writes ``topic_id`` last, so it is read first.
+        """
+        topic_id = self.topic_id
         at = self._position if self.decoded is None else self.decoded
-        if self.origin is None or (at is not None and at.fetch_epoch < self.topic_since):
-            return ZERO_UUID
-        return self.origin.topic_id
+        if at is not None and at.fetch_epoch < self.topic_since:
+            return self.topic_before
+        return topic_id
 
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
         """The application says that everything below ``offset`` is processed; never moves back."""

@@ -394,8 +394,9 @@ class Subscription:
             # A broker that is behind still reports the earlier topic.
             topic_id = ZERO_UUID
         if state.topic_id in state.former_topic_ids:
+            shared_partition.topic_before = state.topic_id
             shared_partition.topic_since = shared_partition.fetch_epoch
-        state.topic_id = topic_id
+        state.topic_id = shared_partition.topic_id = topic_id
         state.status, state.reset_timestamp, state.lost = Status.FETCHING, None, None
         shared_partition.origin = Origin(
             shared_partition.fetch_epoch,
@@ -413,7 +414,7 @@ class Subscription:
 
     def identify(self, state: PartitionState, topic_id: bytes) -> None:
         """The position belongs to this topic, whose id was unknown when it was set."""
-        state.topic_id = topic_id
+        state.topic_id = state.shared_partition.topic_id = topic_id
         if (origin := state.shared_partition.origin) is not None:
             state.shared_partition.origin = origin._replace(topic_id=topic_id)
             self.moves += 1

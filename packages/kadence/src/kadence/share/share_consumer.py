@@ -302,9 +302,9 @@ class ShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
         """Call this with each end of acknowledgements: ``callback(partition, offsets, error)``. None: nothing.
 
-        It runs inside `poll`, `commit`, `commit_async`, `unsubscribe` and `close`. What it raises is logged and goes no
-        further. A call of this consumer inside it raises `IllegalStateError`. ``error`` is None if the broker has taken
-        them.
+        It runs inside `poll`, `process`, `commit`, `commit_async`, `unsubscribe` and `close`. What it raises is logged
+        and goes no further. A call of this consumer inside it raises `IllegalStateError`. ``error`` is None if the
+        broker has taken them.
         """
         with self._shell:
             self._calls.set_callback(callback)

@@ -308,7 +308,9 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     yield from lateness(shared_state)
     yield Row("records-skipped-total", "Bad records that were skipped", skipped)
     yield Row(
-        "records-dead-lettered-total", "Bad records that were written to the dead letter topic", dead_lettered
+        "records-dead-lettered-total",
+        "Bad records of polls that were written to the dead letter topic; for process see work-dead-letters-total",
+        dead_lettered,
     )
 
 

@@ -138,12 +138,12 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     yield from metric_rows.lateness(shared_state)
     yield Row(
         "records-skipped-total",
-        "Bad records that were released or rejected",
+        "Bad records of polls, not of process, that were released or rejected",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.skipped,
     )
     yield Row(
         "records-dead-lettered-total",
-        "Bad records that were written to the dead letter topic",
+        "Bad records of polls that were written to the dead letter topic; for process see work-dead-letters-total",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.dead_lettered,
     )
     yield from metric_rows.stalls(lambda now: 0 if core is None else core.stalls.count)
