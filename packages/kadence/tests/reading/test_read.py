@@ -389,6 +389,7 @@ def test_an_iterator_that_is_left_closes_its_consumer(broker: Broker) -> None:
         ({"value": "avro", "value_deserializer": int}, ConfigError, "of this format"),
         ({"value_deserializer": int}, ConfigError, "it is not called"),
         ({"key_deserializer": int}, ConfigError, "decodes keys by"),
+        ({"deserialization_errors": "skip"}, ConfigError, "errors='null'"),
     ],
 )
 def test_arguments_that_are_not_allowed(given: Any, kind: type[Exception], complaint: str) -> None:

@@ -123,7 +123,7 @@ class Transform:
     """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
 
     name: str = _key("The name of its view.", pattern=VIEW, allowed="a letter, then letters, digits and _")
-    sql: str = _key("A SELECT that makes each of its rows from one row.")
+    sql: str = _key("A SELECT without grouping: it makes each of its rows from one row.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

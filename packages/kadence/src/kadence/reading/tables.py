@@ -207,6 +207,11 @@ def _reading(
         raise ConfigError(
             "read() decodes keys by key='text'; leave out key.deserializer", key="key.deserializer"
         )
+    if config.get("deserialization.errors") not in (None, "raise"):
+        raise ConfigError(
+            "read() keeps bad records with errors='null'; leave out deserialization.errors",
+            key="deserialization.errors",
+        )
     now_ms = wall_ms()
     places = place_of(since, "since", now_ms), place_of("latest" if until is None else until, "until", now_ms)
     first, last = places
