@@ -131,7 +131,7 @@ def test_a_renewed_record_whose_lock_has_ended_by_now_does_not_come_back(explici
     consumer.acknowledge(consumer.poll(), type=AcknowledgeType.RENEW)
     consumer.commit()
     network.clock.advance(fetch.lock_ends - network.clock.now_ms())
-    fetch.extended = (([(1, 1)], fetch.lock_ends + 1),)
+    fetch.apart = (([(1, 1)], fetch.lock_ends + 1),)
     assert [each.offset for each in consumer.poll()] == [1]
     consumer.acknowledge("jobs", 0, 1)
     network.put(3, acquired=[(0, 0, 2), (2, 2, 2)])

@@ -138,7 +138,7 @@ def test_locks_that_are_renewed_again_and_again_are_kept_once(world: Requests) -
     held.renewed([(2, 3), (5, 9)], fetch.lock_ends + 1)
     for more in range(2, 100):
         held.renewed([(5, 9)], fetch.lock_ends + more)
-    assert len(fetch.extended) == 2
+    assert len(fetch.apart) == 2
     assert held.locked_until([(2, 3)]) == fetch.lock_ends + 1
     assert held.locked_until([(5, 9)]) == fetch.lock_ends + 99
 
@@ -352,3 +352,21 @@ def test_a_renewal_that_meets_a_moved_partition_voids_its_locks_at_once(code: in
     assert fetch.void is not None
     world.acknowledge(kept, sending=Sending.ASYNC)
     assert [batches_of(each) for each in world.sent() if each.node_id == NODE] == [{1: [(0, 4, [ACCEPT])]}]
+
+
+def test_q2_a_record_renewed_until_sooner_leaves_the_others_of_its_fetch_locked(world: Requests) -> None:
+    """The group's locks became shorter. What lies in the buffer was locked before that, and is returned."""
+    fetch = world.acquired((0, 9, 1))
+    world.acknowledge(fetch, 0, 0, RENEW, sending=Sending.SYNC)
+    held = world.manager._nodes[NODE].held[fetch]
+    held.renewed([(0, 0)], world.now + LOCK_MS // 4)
+    assert held.ends == world.now + LOCK_MS // 4
+    now = world.now + LOCK_MS // 2
+    assert not fetch.is_locked_at(now, 0)
+    assert fetch.is_locked(now)
+    assert fetch.is_locked_at(now, 1)
+    held.expire(now)
+    assert held.open == [(1, 9)]
+    held.renewed(held.open, now + LOCK_MS)
+    assert fetch.lock_ends == now + LOCK_MS
+    assert not fetch.is_locked_at(now, 0)

@@ -42,7 +42,8 @@ class AcquiredFetch:
 
     Attributes:
         lock_ends: when (ms) the locks end by our clock; renewals move it (network).
-        extended: offsets whose locks end later, and when (ms): these and others were not renewed together (network).
+        apart: offsets whose locks end at another time, and when (ms): they were renewed apart from others, and no
+            buffer has them (network).
         void: why the locks are gone before their time: the connection, the leader, the session; None: they are not.
             What is buffered of it is dropped, and what is acknowledged fails with it (network).
         kept_until: until when (ms) the native thread renews the locks should the network thread not run; 0: it does not
@@ -53,10 +54,10 @@ class AcquiredFetch:
 
     __slots__ = (
         "acquired",
+        "apart",
         "arena",
         "count",
         "data",
-        "extended",
         "kept_until",
         "left",
         "lock_ends",
@@ -81,7 +82,7 @@ class AcquiredFetch:
         self.data = data
         self.arena = arena
         self.lock_ends = lock_ends
-        self.extended: tuple[tuple[Sequence[tuple[int, int]], int], ...] = ()
+        self.apart: tuple[tuple[Sequence[tuple[int, int]], int], ...] = ()
         self.kept_until = 0
         self.count = self.left = sum(each.last - each.first + 1 for each in acquired)
         self.void: KafkaError | None = None
@@ -92,14 +93,11 @@ class AcquiredFetch:
         return self.void is None and (now < self.lock_ends or now < self.kept_until)
 
     def is_locked_at(self, now: int, offset: int) -> bool:
-        """Whether one of them is, whose lock may have been renewed apart from the others."""
-        return self.is_locked(now) or (
-            self.void is None
-            and any(
-                now < ends and any(first <= offset <= last for first, last in ranges)
-                for ranges, ends in self.extended
-            )
-        )
+        """Whether one of them is, whose lock may have been renewed apart from others."""
+        for ranges, ends in self.apart:
+            if any(first <= offset <= last for first, last in ranges):
+                return self.void is None and (now < ends or now < self.kept_until)
+        return self.is_locked(now)
 
     def __repr__(self) -> str:
         offsets = ", ".join(f"{each.first}..{each.last}" for each in self.acquired[:5])

@@ -393,7 +393,7 @@ class ShareAnswers:
             if code == ec.NONE:
                 if piece.renews:
                     ranges = [(each.first, each.last) for each in piece.ranges]
-                    self._locked_longer(sent.node, piece.held, ranges, lock_ends)
+                    self._locked_longer(now, sent.node, piece.held, ranges, lock_ends)
                 # After a pause of the process it may have been renewed until a time that is over.
                 is_late = piece.renews and not piece.is_locked(now)
                 self._acknowledgements.end(now, piece, locks_ended(piece.held.fetch) if is_late else None)
@@ -410,9 +410,16 @@ class ShareAnswers:
             self._renewed(now, sent.node, held, ranges, code, lock_ends, is_alone=said[tip] == 1)
 
     @staticmethod
-    def _locked_longer(node: ShareNode, held: Held, ranges: list[Range], lock_ends: int) -> None:
-        """The broker has renewed the locks of these offsets, of some of which something may be said by now."""
-        held.renewed(ranges, lock_ends)
+    def _locked_longer(now: int, node: ShareNode, held: Held, ranges: list[Range], lock_ends: int) -> None:
+        """The broker has renewed the locks of these offsets, of some of which something may be said by now.
+
+        Those whose locks have ended by our clock are not held any more: the application may have seen that, and has
+        dropped what lay in its buffer.
+        """
+        if now >= held.fetch.kept_until:
+            held.expire(now)
+        if found := without(ranges, without(ranges, held.open)):
+            held.renewed(found, lock_ends)
         for piece in node.pieces:
             piece.renewed(held, ranges, lock_ends)
 
@@ -428,11 +435,8 @@ class ShareAnswers:
         is_alone: bool,
     ) -> None:
         """What became of a renewal that nobody asked for but us."""
-        if code == ec.NONE and not (held.fetch.is_locked(now) or held.is_locked(now, ranges)):
-            # Too late: the application may have seen the end of the locks, and has dropped what lay in its buffer.
-            held.expire(now)
-        elif code == ec.NONE:
-            self._locked_longer(node, held, ranges, lock_ends)
+        if code == ec.NONE:
+            self._locked_longer(now, node, held, ranges, lock_ends)
             self._measures.renewed.record(now, count(ranges))
         elif code in _REFUSED and not is_alone:
             held.alone = True

@@ -6,7 +6,7 @@ from when it is given until it has ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from kadence.clock import FOREVER
 from kadence.connection.request import Backoff
@@ -26,7 +26,8 @@ class Held:
         fetch: it. sent_at: when (ms) it was asked for. open: acquired offsets of which nothing was said yet.
         renewable: whether the broker has not refused to renew it. alone: it is renewed in a request that renews nothing
             else of its partition, since one with others was refused.
-        has_lost: some were forgotten since their locks had ended. The application may still have these in its buffer.
+        has_lost: some with the lock of the fetch were forgotten since that had ended. The application may still have
+            these in its buffer.
     """
 
     __slots__ = ("alone", "fetch", "has_lost", "open", "renewable", "sent_at")
@@ -48,49 +49,44 @@ class Held:
 
     def is_locked(self, now: int, ranges: Iterable[Range | Acknowledged]) -> bool:
         """Whether the locks of all these hold by our clock."""
-        return now < self.fetch.lock_ends or now < self.locked_until(ranges)
+        return now < self.locked_until(ranges)
 
     def locked_until(self, ranges: Iterable[Range | Acknowledged]) -> int:
         """When (ms) the first of their locks ends by our clock."""
         left: list[Range] = [(each[0], each[1]) for each in ranges]
         until = FOREVER
-        for extended, ends in self.fetch.extended:
-            rest = without(left, extended)
+        for apart, ends in self.fetch.apart:
+            rest = without(left, apart)
             if rest != left:
                 left, until = rest, min(until, ends)
-        return self.fetch.lock_ends if left else until
+        return min(until, self.fetch.lock_ends) if left else until
 
     @property
     def ends(self) -> int:
         """When (ms) the first of the locks of what is open ends by our clock."""
-        return self.locked_until(self.open) if self.fetch.extended else self.fetch.lock_ends
+        return self.locked_until(self.open) if self.fetch.apart else self.fetch.lock_ends
 
     def expire(self, now: int) -> None:
         """Forget the offsets whose locks have ended by our clock."""
-        if now >= self.fetch.lock_ends:
-            kept = [each for ranges, ends in self.fetch.extended if now < ends for each in ranges]
-            lost = without(self.open, sorted(kept))
+        fetch = self.fetch
+        if now >= fetch.lock_ends:
+            lost = without(self.open, sorted(each for ranges, _ in fetch.apart for each in ranges))
             self.has_lost = self.has_lost or bool(lost)
             self.open = without(self.open, lost)
+        ended = sorted(each for ranges, ends in fetch.apart if now >= ends for each in ranges)
+        if ended:
+            self.open = without(self.open, ended)
 
-    def renewed(self, ranges: list[Range], ends: int) -> None:
+    def renewed(self, ranges: Sequence[Range], ends: int) -> None:
         """The locks of these offsets end then: sooner than before if the group's locks became shorter meanwhile."""
-        fetch, others = self.fetch, without(self.open, ranges)
-        if not (self.has_lost or others):
+        fetch = self.fetch
+        apart = [(rest, until) for each, until in fetch.apart if (rest := without(each, ranges))]
+        if self.has_lost or without(self.open, ranges):
+            apart.append((list(ranges), ends))
+        else:
+            # First: the application looks at both.
             fetch.lock_ends = ends
-            fetch.extended = ()
-            return
-        extended = [(rest, until) for each, until in fetch.extended if (rest := without(each, ranges))]
-        if ends >= fetch.lock_ends:
-            fetch.extended = (*extended, (ranges, ends))
-            return
-        for each, _ in extended:
-            others = without(others, each)
-        if others:
-            extended.append((others, fetch.lock_ends))
-        # First: the application looks at both.
-        fetch.extended = tuple(extended)
-        fetch.lock_ends = ends
+        fetch.apart = tuple(apart)
 
     def __repr__(self) -> str:
         return f"<Held {self.fetch!r} open={count(self.open)}>"

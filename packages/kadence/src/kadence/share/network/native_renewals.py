@@ -96,7 +96,7 @@ class NativeRenewals:
             Sent(node, member_id, now, renewals=renewals),
             min_version=WITH_RENEWALS,
         )
-        ends = min(held.fetch.lock_ends for held in renewals)
+        ends = min(held.ends for held in renewals)
         due = max(ends - lock_ms // 3, now + lock_ms // 6)
         # The epoch follows the member id, which is like nothing else in the frame.
         return NativeHeartbeatPlan(request, due, until, lock_ms // 3, member_id.encode())
