@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import threading
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,22 @@ def killed(scene: Scene, path: Path, **config: Any) -> Scene:
     copied.result(PATIENCE)
     scene.close()
     return Scene(copy, **config)
+
+
+def held(scene: Scene) -> threading.Event:
+    """The thread that writes to the disk waits for this event."""
+    disk = scene.core._disk
+    assert disk is not None
+    assert disk._flusher is not None
+    may_write, is_held = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        is_held.set()
+        may_write.wait(PATIENCE)
+
+    disk._flusher.run(wait)
+    assert is_held.wait(PATIENCE)
+    return may_write
 
 
 def is_durable(scene: Scene, partition: Partition) -> bool:
@@ -155,6 +172,7 @@ def test_what_the_disk_has_not_kept_is_taken_back(tmp_path: Path, caplog: pytest
     before = scene.shares.store.get(key)
     assert before is not None
     kept = replace(before, batches=list(before.batches))
+    may_write = held(scene)
     answers = member.send_acknowledgement([(0, 0, ACCEPT), (1, 1, REJECT)])
     assert answers == []
     partition.durable(partition.end_offset, OSError(5, "Input/output error"))
@@ -164,6 +182,7 @@ def test_what_the_disk_has_not_kept_is_taken_back(tmp_path: Path, caplog: pytest
     assert acquired(member.fetch()) == [(0, 2, 1)]
     assert member.acknowledge([(0, 0, ACCEPT)]) == codes.COORDINATOR_NOT_AVAILABLE
     assert caplog.text.count("are taken back") == 1
+    may_write.set()
     scene.close()
 
 
