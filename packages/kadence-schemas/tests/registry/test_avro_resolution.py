@@ -471,6 +471,37 @@ UNIONS: list[tuple[str, Any, Any, Any, Any]] = [
 """What is said of it, the writer's field, a value as fastavro takes it, the reader's field, and what Java reads."""
 
 
+def _order(namespace: str, field: str) -> Any:
+    detail = of("Detail", (field, "int"), namespace=namespace)
+    return of("Order", ("part", of("Part", ("detail", detail))), namespace=namespace)
+
+
+DEEP: list[tuple[Any, Any, Any]] = [
+    (
+        of("Outer", ("middle", of("Middle", ("inner", NUMBER)))),
+        {"middle": {"inner": {"x": 5}}},
+        [
+            of("P", ("middle", of("PMiddle", ("inner", TEXT)))),
+            of("Q", ("middle", of("QMiddle", ("inner", of("Inner", ("x", "int")))))),
+        ],
+    ),
+    (
+        _order("shop", "x"),
+        {"part": {"detail": {"x": 5}}},
+        [_order("first", "x"), _order("second", "y")],
+    ),
+]
+"""A writer's field, a value, and the reader's field, whose types differ two records below: Java takes a wrong one."""
+
+
+@pytest.mark.parametrize(("writer", "value", "reader"), DEEP, ids=["other names", "one short name"])
+def test_the_record_of_a_union_that_fits_to_its_last_field(writer: Any, value: Any, reader: Any) -> None:
+    """As Avro's specification says; see docs/schemas.md, what differs."""
+    theirs = record(writer)
+    for types in (reader, reader[::-1]):
+        assert as_record(theirs, record(types), written(theirs, {"v": value})) == {"v": value}
+
+
 @pytest.mark.parametrize(
     ("writer", "value", "reader", "java"), [each[1:] for each in UNIONS], ids=[each[0] for each in UNIONS]
 )
