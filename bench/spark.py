@@ -27,6 +27,8 @@ from pathlib import Path
 from harness.flights import COLUMNS, departures
 from harness.table import write_section
 from harness.topics import benchmark_kafka, fill, fill_with
+from kadence import Admin
+from kadence.admin import NewTopic
 from kadence_testing.kafka import KAFKA_VERSION
 from kadence_testing.maven import maven_jars
 
@@ -42,6 +44,9 @@ FLIGHTS = "flights-json"
 ENGINES = {"Kadence": "kadence", "Spark's JVM connector": "kafka"}
 # What a source in Python can reach at best: the same batches from memory (spark_memory.py).
 FLOOR = "from memory"
+# The topic of single records, and how many sources the queries that wait for them have.
+LIVE = "live"
+SOURCES_OF_A_QUERY = (1, 2, 5)
 # Runs of work that fails, for each one that counts.
 ATTEMPTS = 3
 
@@ -230,6 +235,22 @@ def compare_batches(workers: dict[str, Worker], topic: str, failures: Counter[st
     return lines
 
 
+def compare_arrivals(workers: dict[str, Worker], failures: Counter[str]) -> list[str]:
+    """The table's lines of single records, by how many sources a query has: all but one are quiet."""
+    lines = []
+    for sources in SOURCES_OF_A_QUERY:
+        case = f"arrivals-{sources}"
+        ours, theirs = (
+            statistics.median(seconds) * 1000 if seconds else math.nan
+            for seconds in (_done(workers[name], LIVE, case, f"{case}, {name}", failures) for name in ENGINES)
+        )
+        figures = " | ".join(["failed" if math.isnan(each) else f"{each:.0f}" for each in (ours, theirs)])
+        ratio = "" if math.isnan(ours + theirs) else f"{ours / theirs:.2f} ×"
+        label = "one source" if sources == 1 else f"{sources} sources, all but one quiet"
+        lines.append(f"| record to `foreachBatch`, {label}, p50, ms | {figures} | {ratio} | ≤ 0.6 × | | |")
+    return lines
+
+
 def compare_starts(starts: dict[str, list[dict[str, float]]]) -> list[str]:
     """The table's lines of fresh applications."""
     lines = []
@@ -260,7 +281,9 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=40, help="warm micro-batches to time")
     parser.add_argument("--starts", type=int, default=5, help="fresh applications of each source")
     parser.add_argument(
-        "--only", metavar="TOPIC", help=f"values-100, values-1024 or {FLIGHTS}; no micro-batches"
+        "--only",
+        metavar="TOPIC",
+        help=f"values-100, values-1024 or {FLIGHTS}; {LIVE}: single records; no micro-batches",
     )
     parser.add_argument("--write", type=Path, metavar="FILE", help="put the table into this Markdown file")
     options = parser.parse_args()
@@ -283,6 +306,10 @@ def main() -> None:
                 fill_with(kafka.bootstrap_servers, topic, departures(5_000), count)
             else:
                 fill(kafka.bootstrap_servers, topic, int(topic.rpartition("-")[2]), count)
+        if not options.only or options.only == LIVE:
+            with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
+                quiet = [f"quiet-{each}" for each in range(1, max(SOURCES_OF_A_QUERY))]
+                admin.create_topics([NewTopic(each, 8, 1) for each in (LIVE, *quiet)])
         workers = {}
         for name, form in {**ENGINES, FLOOR: "memory"}.items():
             plan = {
@@ -298,8 +325,11 @@ def main() -> None:
             stack.callback(workers[name].close)
         failures: Counter[str] = Counter()
         lines = compare(workers, topics, options.rounds, failures)
+        if options.only == LIVE:
+            lines += compare_arrivals(workers, failures)
         if not options.only:
             lines += compare_batches(workers, next(iter(topics)), failures)
+            lines += compare_arrivals(workers, failures)
             stack.close()  # nothing runs beside a fresh application
             lines += compare_starts(
                 fresh_starts(python, kafka.bootstrap_servers, jars, Path(scratch), options.starts, failures)

@@ -14,11 +14,17 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
+from queue import Empty, Queue
+from random import Random
 from typing import Any, Literal
 
 WARM_UP_BATCHES = 5
 BATCH_ROWS = 8000
+ARRIVALS = "arrivals-"
+# Between an arrival and the next record, so that no record meets Spark's triggers in step.
+PAUSES = Random(1)
 
 
 def reader(spark: Any, plan: dict[str, Any], topic: str, *, stream: bool = False) -> Any:
@@ -130,8 +136,49 @@ def micro_batches(spark: Any, plan: dict[str, Any], topic: str) -> list[float]:
     return [seen[batch] for batch in sorted(seen)][WARM_UP_BATCHES:]
 
 
+def arrivals(spark: Any, plan: dict[str, Any], topic: str, sources: int) -> list[float]:
+    """Seconds from the send of a record to ``foreachBatch``, one record after another, in a union of so many sources.
+
+    The other sources' topics are quiet.
+    """
+    from kadence import Producer
+
+    checkpoint = Path(plan["scratch"]) / "checkpoint"
+    topics = [topic, *(f"quiet-{each}" for each in range(1, sources))]
+    streams = [
+        reader(spark, plan, each, stream=True).option("startingOffsets", "latest").load() for each in topics
+    ]
+    arrived: Queue[float] = Queue()
+
+    def arrive(batch: Any, _: int) -> None:
+        for row in batch.select("value").collect():
+            arrived.put(time.time() - float(row.value))
+
+    rows = reduce(lambda left, right: left.union(right), (each.select("value") for each in streams))
+    query = rows.writeStream.foreachBatch(arrive).option("checkpointLocation", str(checkpoint)).start()
+    seconds: list[float] = []
+    try:
+        # What is sent before the first batch is planned would be before `latest`.
+        while not query.recentProgress and query.isActive:
+            time.sleep(0.1)
+        with Producer(bootstrap_servers=plan["bootstrap"]) as producer:
+            while len(seconds) < plan["batches"] + WARM_UP_BATCHES:
+                producer.send(topic, str(time.time()).encode()).result()
+                try:
+                    seconds.append(arrived.get(timeout=60))
+                except Empty:
+                    raise SystemExit(f"no record arrived: {query.exception()}") from None
+                time.sleep(PAUSES.uniform(0.05, 0.15))
+    finally:
+        query.stop()
+        shutil.rmtree(checkpoint, ignore_errors=True)
+    return seconds[WARM_UP_BATCHES:]
+
+
 def done(spark: Any, plan: dict[str, Any], topic: str, case: str) -> list[float]:
     """Do it, and say how many seconds each run took."""
+    if case.startswith(ARRIVALS):
+        return arrivals(spark, plan, topic, int(case.removeprefix(ARRIVALS)))
     if case == "micro-batches":
         return micro_batches(spark, plan, topic)
     if case.startswith("write"):
