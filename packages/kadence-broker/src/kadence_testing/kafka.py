@@ -32,7 +32,7 @@ from kadence.errors import LocalError
 from kadence.java import Java, find_java
 from kadence_testing.maven import maven_jars
 
-__all__ = ["KAFKA_VERSION", "Kafka", "free_ports", "kafka_jars"]
+__all__ = ["KAFKA_VERSION", "NO_EXPIRY", "Kafka", "free_ports", "kafka_jars"]
 
 KAFKA_VERSION: Final = os.environ.get("KADENCE_KAFKA_VERSION") or "4.4.0"
 """The release of Apache Kafka that `Kafka` runs: the environment variable ``KADENCE_KAFKA_VERSION``, or 4.4.0."""
@@ -44,7 +44,18 @@ _COORDINATES: Final = (
     "org.slf4j:slf4j-simple:1.7.36",
 )
 
-_NEVER_MS: Final = "86400000"  # a day: longer than any run
+_NEVER_MS: Final = 86_400_000  # a day: longer than any run
+
+NO_EXPIRY: Final[Mapping[str, int]] = {
+    "log.retention.check.interval.ms": _NEVER_MS,
+    "producer.id.expiration.check.interval.ms": _NEVER_MS,
+    "offsets.retention.check.interval.ms": _NEVER_MS,
+}
+"""Broker settings for tests, which choose timestamps freely.
+
+By default a broker looks every 5 minutes for records whose timestamps are older than 7 days and deletes them, every 10
+minutes for the producers that wrote them, and for committed offsets of groups without members.
+"""
 
 _SESSION: Final = "broker.session.timeout.ms"
 
@@ -74,16 +85,11 @@ _PROPERTIES: Final[Mapping[str, str]] = {
     _SESSION: "60000",
     # The log cleaner looks for work more often than every 15 seconds.
     "log.cleaner.backoff.ms": "100",
-    # The node's own housekeeping must not disturb a test. Tests choose timestamps freely: it would delete
-    # old ones every five minutes, and forget every ten minutes the producers that wrote them.
-    "log.retention.check.interval.ms": _NEVER_MS,
-    "producer.id.expiration.check.interval.ms": _NEVER_MS,
-    # Committed offsets and groups without members.
-    "offsets.retention.check.interval.ms": _NEVER_MS,
-    # Leaders that a test has moved.
+    **{name: str(value) for name, value in NO_EXPIRY.items()},
+    # Leaders that a test has moved stay.
     "auto.leader.rebalance.enable": "false",
-    # Connections that a test does not use for a while.
-    "connections.max.idle.ms": _NEVER_MS,
+    # So do connections that a test does not use for a while.
+    "connections.max.idle.ms": str(_NEVER_MS),
 }
 
 # A restarted controller considers the broker that died with it alive for this long, and refuses its new process.

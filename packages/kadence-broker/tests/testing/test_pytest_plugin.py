@@ -14,6 +14,11 @@ from pathlib import Path
 import pytest
 from tests.patience import PATIENCE
 
+from kadence import Admin
+from kadence.admin import ConfigResource
+from kadence_testing.kafka import NO_EXPIRY
+from kadence_testing.pytest_plugin.brokers import embedded
+
 PLUGIN = "kadence_testing.pytest_plugin"
 OTHERS = ("hypothesispytest", "anyio", "xdist", "pytest_cov")
 """Plugins that take two seconds of a processor in each run, and have no part in these."""
@@ -207,6 +212,17 @@ def test_the_embedded_broker_takes_options(pytester: pytest.Pytester) -> None:
             assert kadence_records.read("fixed") == []
     """)
     run(pytester).assert_outcomes(passed=1)
+
+
+def test_records_with_old_timestamps_stay_for_the_whole_run() -> None:
+    """By default a broker deletes them when it has run for five minutes."""
+    with embedded({}) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        resource = ConfigResource("broker", str(broker.node_ids[0]))
+        found = admin.describe_configs([resource])[resource]
+    assert {name: found[name].value for name in NO_EXPIRY} == {
+        name: str(ms) for name, ms in NO_EXPIRY.items()
+    }
+    assert min(NO_EXPIRY.values()) > 3_600_000
 
 
 @contextmanager

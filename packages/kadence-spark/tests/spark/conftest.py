@@ -22,7 +22,7 @@ from tests.patience import PATIENCE
 from kadence import Admin, Broker, Producer, TopicPartition
 from kadence.admin import NewTopic
 from kadence_spark import session
-from kadence_testing.kafka import Kafka
+from kadence_testing.kafka import NO_EXPIRY, Kafka
 
 _INTERPRETED: Final = {
     "spark.sql.codegen.wholeStage": "false",
@@ -157,7 +157,8 @@ class Cluster:
 
 @pytest.fixture(scope="session")
 def embedded() -> Iterator[Broker]:
-    with Broker() as running:
+    """It runs for minutes, and records of tests have old timestamps."""
+    with Broker(config=NO_EXPIRY) as running:
         yield running
 
 

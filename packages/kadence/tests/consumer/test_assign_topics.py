@@ -137,9 +137,10 @@ def test_it_ends_at_a_time(cluster: Cluster) -> None:
 def test_with_an_end_and_no_start_committed_offsets_count(cluster: Cluster) -> None:
     cluster.produce("t", 6, partitions=2)
     settings = {"group_id": "g", "auto_offset_reset": "earliest", "enable_auto_commit": False}
+    with consumer(cluster, **settings) as earlier:
+        earlier.assign(partitions("t", 2))
+        earlier.commit({TopicPartition("t", 0): 2})
     with consumer(cluster, **settings) as subject:
-        subject.assign(partitions("t", 2))
-        subject.commit({TopicPartition("t", 0): 2})
         subject.assign_topics("t", end="latest")
         assert sorted(numbers(list(subject))) == [1, 3, 4, 5]
 

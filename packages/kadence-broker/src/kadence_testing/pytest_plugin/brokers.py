@@ -83,10 +83,12 @@ def parse_settings(lines: list[str]) -> dict[str, str]:
 
 
 def embedded(options: Mapping[str, Any]) -> Broker:
-    """An embedded broker with fast groups; ``options`` as `kadence.Broker` takes them; they take precedence."""
+    """An embedded broker for tests; ``options`` as `kadence.Broker` takes them; they take precedence."""
     from kadence_broker import Broker
+    from kadence_testing.kafka import NO_EXPIRY
 
-    return Broker(**{**options, "config": {**FAST_GROUPS, **AT_ONCE, **options.get("config", {})}})
+    config = {**FAST_GROUPS, **AT_ONCE, **NO_EXPIRY, **options.get("config", {})}
+    return Broker(**{**options, "config": config})
 
 
 @contextmanager
