@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from kadence.consumer.application.client_core import ClientCore
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.measures import Group
+from kadence.consumer.shared_partition import NotFetchedReason
 from kadence.loading import load
 
 if TYPE_CHECKING:
@@ -31,10 +32,10 @@ class Health(NamedTuple):
             that the consumer has left its group, or every worker of `process` has been on one record for longer than
             ``timeout``. Brokers that are away are no reason.
         ready: whether it reads: it is a member of its group, or has partitions by `assign`, and not all of its
-            partitions are kept from being read. A pause does not count as that, nor what the next poll ends. Who has
-            had no answer to a heartbeat for ``session.timeout.ms`` counts as no member. With KIP-848, whose brokers
-            tell nobody that time, it is nine heartbeat intervals, or ``session.timeout.ms`` if that is longer. A member
-            that has no partition is ready. Never without ``alive``.
+            partitions are kept from being read. A pause does not count as that, nor full buffers. Who has had no answer
+            to a heartbeat for ``session.timeout.ms`` counts as no member. With KIP-848, whose brokers tell nobody that
+            time, it is nine heartbeat intervals, or ``session.timeout.ms`` if that is longer. A member that has no
+            partition is ready. Never without ``alive``.
         why: a sentence for each thing that makes one of them False, for each partition that is not read, and for each
             record that holds up the committed offset of its partition for more than a minute (`process`).
     """
@@ -54,8 +55,11 @@ def health(core: Core, shared_state: SharedState, now: int) -> Health:
         if (why := shared_partition.why(now)) is not None and not why.reason.is_expected
     ]
     assigned = len(shared_state.shared_partitions)
-    # An application may work for long between two polls.
-    kept = sum(not why.reason.is_up_to_the_application for _, why in partitions)
+    # An application may work for long between two polls. Of partitions that it has not seen yet, no offset is known.
+    kept = sum(
+        not why.reason.is_up_to_the_application or why.reason is NotFetchedReason.AWAITING_ASSIGNED_CALLBACK
+        for _, why in partitions
+    )
     is_kept = bool(assigned) and kept == assigned
     told = [f"{partition}: {why.reason.value}" for partition, why in islice(partitions, _NAMED)]
     if len(partitions) > _NAMED:
