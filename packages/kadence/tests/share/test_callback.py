@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.consumer.application.test_interrupted import Interruption
+from tests.share.test_interrupted_polls import OURS
 from tests.worlds.queue import ACCEPT, HandNetwork
 
 from kadence import KafkaError, ShareConsumer, TopicPartition
@@ -130,3 +133,32 @@ def test_what_a_callback_throws_through_a_poll_brings_nothing_back_that_was_acce
     consumer.set_acknowledgement_commit_callback(None)
     assert not consumer.poll()
     assert network.taken() == [("jobs", 0, 1, ACCEPT)]
+
+
+@pytest.mark.parametrize("where", ["poll", "commit", "commit_async", "unsubscribe", "close"])
+def test_ctrl_c_at_any_line_loses_no_call(make: Callable[..., Made], where: str) -> None:
+    """The next call of the consumer makes it. A call in which Ctrl-C came may be made again."""
+    at, happened = 0, True
+    while happened:
+        at += 1
+        consumer, network = make()
+        told: list[tuple[int, frozenset[int]]] = []
+        consumer.set_acknowledgement_commit_callback(
+            lambda partition, offsets, _, told=told: told.append((partition.partition, offsets))
+        )
+        network.answers_at_once = False
+        network.put(2)
+        network.put(1, partition=1)
+        while consumer.poll():
+            pass
+        consumer.commit_async()
+        network.answer()
+        network.answers_at_once = True
+        interruption = Interruption(at, OURS)
+        with contextlib.suppress(KeyboardInterrupt), interruption:
+            getattr(consumer, where)()
+        happened = interruption.happened
+        consumer.close()
+        assert set(told) == {(0, frozenset({0, 1})), (1, frozenset({0}))}, (at, interruption.where)
+        assert len(told) <= 3
+    assert at > 20
