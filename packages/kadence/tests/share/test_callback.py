@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,6 +136,10 @@ def test_what_a_callback_throws_through_a_poll_brings_nothing_back_that_was_acce
     assert network.taken() == [("jobs", 0, 1, ACCEPT)]
 
 
+def tell(told: list[Any], *what: Any) -> None:
+    told.append(what)
+
+
 @pytest.mark.parametrize("where", ["poll", "commit", "commit_async", "unsubscribe", "close"])
 def test_ctrl_c_at_any_line_loses_no_call(make: Callable[..., Made], where: str) -> None:
     """The next call of the consumer makes it. A call in which Ctrl-C came may be made again."""
@@ -142,10 +147,8 @@ def test_ctrl_c_at_any_line_loses_no_call(make: Callable[..., Made], where: str)
     while happened:
         at += 1
         consumer, network = make()
-        told: list[tuple[int, frozenset[int]]] = []
-        consumer.set_acknowledgement_commit_callback(
-            lambda partition, offsets, _, told=told: told.append((partition.partition, offsets))
-        )
+        told: list[tuple[TopicPartition, frozenset[int], KafkaError | None]] = []
+        consumer.set_acknowledgement_commit_callback(partial(tell, told))
         network.answers_at_once = False
         network.put(2)
         network.put(1, partition=1)
@@ -159,6 +162,7 @@ def test_ctrl_c_at_any_line_loses_no_call(make: Callable[..., Made], where: str)
             getattr(consumer, where)()
         happened = interruption.happened
         consumer.close()
-        assert set(told) == {(0, frozenset({0, 1})), (1, frozenset({0}))}, (at, interruption.where)
+        expected = {(JOBS, frozenset({0, 1}), None), (TopicPartition("jobs", 1), frozenset({0}), None)}
+        assert set(told) == expected, (at, interruption.where)
         assert len(told) <= 3
     assert at > 20

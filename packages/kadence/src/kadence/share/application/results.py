@@ -6,10 +6,11 @@ raises is logged, as in Kafka's own client, and a call of the consumer inside it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Final
+from types import GeneratorType
+from typing import Any, Final, cast
 
 from kadence.client.waits import Run, Waits
 from kadence.consumer.events import BackgroundEvent
@@ -43,7 +44,7 @@ class _Call:
 
     by: Results
     ended: Ended
-    making: Generator[Any, Any, None] | None = None
+    making: GeneratorType[Any, Any, None] | None = None
 
     @property
     def is_under_way(self) -> bool:
@@ -95,7 +96,7 @@ class Results:
     def run(self) -> Waits[None]:
         """Call the callback. A call that is interrupted is made again."""
         while self._callback is not None and (call := self._next()) is not None:
-            call.making = self._make(call, self._callback)
+            call.making = cast("GeneratorType[Any, Any, None]", self._make(call, self._callback))
             yield from call.making
             self._calls = [each for each in self._calls if each is not call]
 
@@ -103,7 +104,7 @@ class Results:
         """The first call that no other task is making."""
         return next((each for each in self._calls if not each.is_under_way), None)
 
-    def _make(self, call: _Call, callback: Callable[..., Any]) -> Generator[Any, Any, None]:
+    def _make(self, call: _Call, callback: Callable[..., Any]) -> Waits[None]:
         ended, marks = call.ended, self._holding.marks
         offsets = frozenset(
             offset
