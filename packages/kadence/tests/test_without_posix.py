@@ -9,27 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TAKE_AWAY = """
-import mmap, os, select, selectors, socket, sys
-
-for module in ("fcntl", "resource", "pwd", "grp", "termios"):
-    sys.modules[module] = None
-for place, names in (
-    (os, ("fork", "register_at_fork", "eventfd", "pwrite", "pread", "O_DIRECTORY")),
-    (select, ("poll", "epoll")),
-    (mmap, ("MAP_PRIVATE", "MAP_ANONYMOUS", "MAP_ANON", "MAP_SHARED")),
-    (selectors, ("EpollSelector", "PollSelector")),
-):
-    for name in names:
-        delattr(place, name)
-selectors.DefaultSelector = selectors.SelectSelector
-
-def lacking(self):
-    raise AttributeError("Windows has no such method")
-
-for name in ("sendmsg", "recvmsg"):
-    setattr(socket.socket, name, property(lacking))
-"""
+from tests.without_posix import TAKE_AWAY
 
 WORK = """
 from kadence import Admin, Broker, Consumer, ConfigError, KafkaError, Producer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,8 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"broker ready on {broker.bootstrap_servers}; Ctrl-C ends it")
         try:
             while True:
-                signal.pause()
+                # Not signal.pause(), which Windows lacks. A signal ends it at once.
+                time.sleep(3600)
         except KeyboardInterrupt:
             say("broker closed")
     return 0

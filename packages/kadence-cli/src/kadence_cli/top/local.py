@@ -35,9 +35,9 @@ class Process:
 
 def processes(directory: Path | None = None) -> tuple[Process, ...]:
     """All consumers that publish their state on this machine now."""
-    where = directory or state_directory()
     if not hasattr(socket, "AF_UNIX"):
         return ()
+    where = directory or state_directory()
     found: list[Process] = []
     try:
         for path, pid in published(where):
