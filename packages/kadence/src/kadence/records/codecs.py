@@ -122,9 +122,9 @@ def decompress(codec: int, data: memoryview, limit: int) -> Buffer:
 
 
 def _too_large(codec: str, limit: int, size: int | None = None) -> RecordTooLargeError:
-    said = f"{size} bytes" if size is not None else f"more than {limit} bytes"
+    said = "" if size is None else f"{size} bytes, "
     return RecordTooLargeError(
-        f"a {codec} batch would decompress to {said}; the bound for one batch is {limit} bytes"
+        f"a {codec} batch would decompress to {said}more than {limit} bytes (max.batch.bytes)"
     )
 
 
