@@ -45,8 +45,8 @@ there are none) and commits the records that it has printed. With --share it
 is a member of a share group, a queue: it accepts each record after its line is
 written, and releases the others when it ends.
 Formats of a line:
-  records  an object: topic, partition, offset, timestamp, key, value, headers;
-           from a queue also delivery_count.
+  records  an object: topic, partition, offset, timestamp, key, value; also
+           headers, if there are any, and from a queue delivery_count.
            Text is a string, null is null, and bytes that are not UTF-8 are
            {{"base64": "…"}}. `kadence produce` reads it back.
   json     the same; a value that is JSON is shown as JSON

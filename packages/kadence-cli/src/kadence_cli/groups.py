@@ -55,6 +55,11 @@ topic of a share group that brokers would not write to, because records would
 be lost, and one that the group reads, because they would come back. Brokers
 themselves accept both."""
 
+_FORGET = """
+
+No member may subscribe to the topic. A share group must have no members, and
+forgets whole topics."""
+
 _GROUPS = {
     "GROUP": "name of a group",
     "PATTERN": "names with * ? [abc], in quotes; default: all",
@@ -118,10 +123,10 @@ def add(commands: Any, summary: str) -> None:
     reset.add_argument(
         "--type",
         choices=("consumer", "share"),
-        help="the type of a group that is created (default: consumer)",
+        help="whether a group that is created is a consumer group or a share group (default: consumer)",
     )
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
-    _add_topics(action("forget", "delete the offsets of a group for a topic", 1))
+    _add_topics(action("forget", "delete the offsets of a group for a topic", 1, more=_FORGET))
     config = action("config", "show or change the settings of groups", "+", "GROUP|PATTERN", _CONFIG)
     config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
     config.add_argument(

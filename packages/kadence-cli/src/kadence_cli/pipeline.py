@@ -101,7 +101,7 @@ def add(commands: Any, summary: str) -> None:
         "replay",
         "write a range of records again, replacing those in the table",
         _replay,
-        more=f" Stop the\npipeline first. It works on Parquet and ORC.\n\n{FORMS}",
+        more=f" The table\nmust be Parquet or ORC. Stop the pipeline first.\n\n{FORMS}",
     )
     replay.add_argument("--topic", required=True, help="the topic of the records")
     replay.add_argument(

@@ -51,8 +51,8 @@ sent). Formats of a line:
 .parquet, .arrow or .csv file has a column value, its columns are the fields of
 such records, as `kadence consume -o` writes them. Otherwise each row becomes a
 JSON document, and --key names the column that is its key.
-With --value-schema values are JSON that fits the schema; they are written in
-its format, and the schema is registered."""
+With --value-schema a value is null, or JSON that fits the schema; it is
+written in the schema's format, and the schema is registered."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines

@@ -51,9 +51,8 @@ transactional ids: a transaction whose id it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-It is for the transactions that `hanging` lists. It refuses a transaction that
-a coordinator knows, which could be committed in other partitions: use `fence`
-for that."""
+It is for the transactions that `hanging` lists. It refuses one that its
+coordinator knows there: use `fence` for that."""
 
 _FENCE: Final = """
 

@@ -13,7 +13,13 @@ from tests.without_posix import TAKE_AWAY
 from kadence import Consumer, Producer
 from kadence_broker import Broker
 
-PROGRAM = [sys.executable, "-W", "error", "-c", f"{TAKE_AWAY}\nfrom kadence_cli import main\nsys.exit(main())"]
+PROGRAM = [
+    sys.executable,
+    "-W",
+    "error",
+    "-c",
+    f"{TAKE_AWAY}\nfrom kadence_cli import main\nsys.exit(main())",
+]
 
 
 def test_a_broker_runs_until_it_is_told_to_end() -> None:

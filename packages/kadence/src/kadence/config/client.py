@@ -70,8 +70,8 @@ class ClientConfig:
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long the client waits for the answer to one request. It waits longer for Fetch, JoinGroup and SyncGroup, "
-        "which brokers hold back.",
+        "How long the client waits for the answer to one request. It waits longer for Fetch, ShareFetch, JoinGroup and "
+        "SyncGroup, which brokers hold back.",
         low=1,
         high=INT32_MAX,
     )
@@ -199,7 +199,7 @@ class ClientConfig:
     sasl_oauthbearer_token_endpoint_url: str | None = key(
         "string",
         None,
-        "The https address from which the client gets tokens with OAuth client credentials.",
+        "The address from which the client gets tokens with OAuth client credentials: https, or on this machine http.",
         since="KIP-768",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = key(

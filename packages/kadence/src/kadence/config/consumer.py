@@ -100,9 +100,9 @@ class ConsumerConfig(ClientConfig):
     max_poll_arrow_bytes: int = key(
         "int",
         2_097_152,
-        "The most bytes of keys and values that one poll_arrow() without max_records= returns, not counting its last "
-        "record; headers may take as much again in each partition. A max.poll.records that is not the default limits "
-        "the rows, too.",
+        "One poll_arrow() without max_records= ends at the latest with the record that makes its keys and values this "
+        "many bytes. The headers of each partition have this limit, too. A max.poll.records that is not the default "
+        "limits the rows, too.",
         low=1,
         high=INT32_MAX,
     )

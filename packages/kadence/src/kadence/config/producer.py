@@ -113,7 +113,7 @@ class ProducerConfig(ClientConfig):
         "int",
         INT32_MAX,
         "The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may end "
-        "this sooner.",
+        "this sooner. With 0 enable.idempotence is false by default.",
         low=0,
         high=INT32_MAX,
     )

@@ -26,8 +26,8 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long the client waits for the answer to one request. It waits longer for Fetch, JoinGroup and
-    SyncGroup, which brokers hold back. Default: 30000.
+    """How long the client waits for the answer to one request. It waits longer for Fetch, ShareFetch,
+    JoinGroup and SyncGroup, which brokers hold back. Default: 30000.
     """
     retry_backoff_ms: int | str
     """How long the client waits before it first repeats a failed request; at most retry.backoff.max.ms.
@@ -94,7 +94,9 @@ class ClientSettings(TypedDict, total=False):
     process with a client imports. The client calls it on a helper thread for each new token.
     """
     sasl_oauthbearer_token_endpoint_url: str | None
-    """The https address from which the client gets tokens with OAuth client credentials."""
+    """The address from which the client gets tokens with OAuth client credentials: https, or on this machine
+    http.
+    """
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client's id at the token endpoint."""
     sasl_oauthbearer_client_credentials_client_secret: str | None

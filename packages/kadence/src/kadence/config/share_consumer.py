@@ -113,10 +113,10 @@ class ShareConsumerConfig(ClientConfig):
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What the consumer does with a record that a deserialiser refuses. raise: it releases the record, and poll() "
-        "raises. release: it releases the record. reject: it rejects the record, which the broker then archives, or "
-        "writes to the group's dead letter topic. dead-letter: it writes the record to dead.letter.topic, and accepts "
-        "it.",
+        "What the consumer does with a record that a deserialiser refuses. raise: poll() raises, and the consumer "
+        "releases the record; in explicit mode you may choose another acknowledgement. release: it releases the "
+        "record. reject: it rejects the record, which the broker then archives, or writes to the group's dead letter "
+        "topic. dead-letter: it writes the record to dead.letter.topic, and accepts it.",
         choices=("raise", "release", "reject", "dead-letter"),
     )
     dead_letter_topic: str | None = key(

@@ -63,8 +63,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max.poll.records.ratio. Default: 500.
     """
     max_poll_arrow_bytes: int | str
-    """The most bytes of keys and values that one poll_arrow() without max_records= returns, not counting its
-    last record; headers may take as much again in each partition. A max.poll.records that is not the
+    """One poll_arrow() without max_records= ends at the latest with the record that makes its keys and values
+    this many bytes. The headers of each partition have this limit, too. A max.poll.records that is not the
     default limits the rows, too. Default: 2097152.
     """
     max_poll_records_ratio: float | str

@@ -73,7 +73,7 @@ class ProducerSettings(ClientSettings, total=False):
     """The rack in which this producer runs, for partitioner.rack.aware."""
     retries: int | str
     """The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may
-    end this sooner. Default: 2147483647.
+    end this sooner. With 0 enable.idempotence is false by default. Default: 2147483647.
     """
     linger_ms: float | str
     """The longest time that a batch waits for more records of its partition before the producer sends it. A

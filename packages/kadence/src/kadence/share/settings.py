@@ -74,10 +74,11 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""
     deserialization_errors: Literal["raise", "release", "reject", "dead-letter"] | str
-    """What the consumer does with a record that a deserialiser refuses. raise: it releases the record, and
-    poll() raises. release: it releases the record. reject: it rejects the record, which the broker then
-    archives, or writes to the group's dead letter topic. dead-letter: it writes the record to
-    dead.letter.topic, and accepts it. Default: raise.
+    """What the consumer does with a record that a deserialiser refuses. raise: poll() raises, and the
+    consumer releases the record; in explicit mode you may choose another acknowledgement. release: it
+    releases the record. reject: it rejects the record, which the broker then archives, or writes to the
+    group's dead letter topic. dead-letter: it writes the record to dead.letter.topic, and accepts it.
+    Default: raise.
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
