@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import runpy
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from kadence._native import refuse
 
 setuptools = pytest.importorskip("setuptools")
 
@@ -78,3 +83,44 @@ def test_without_a_compiler_one_sentence_says_so(build: Build, compiler: str) ->
         "(Debian: gcc and python3-dev), or a wheel of Kadence for this system"
     )
     assert built() == []
+
+
+PLACES = """
+import sys
+import setuptools
+from distutils.core import run_setup
+made = run_setup(sys.argv[1], sys.argv[2:], stop_after="commandline")
+build = made.get_command_obj("build_ext")
+build.ensure_finalized()
+print(made.get_name())
+for each in made.ext_modules:
+    print(each.name, each.sources[0], build.get_ext_fullpath(each.name))
+"""
+"""Where a command would put each module. It compiles nothing."""
+
+
+def test_the_command_of_an_error_makes_each_module_beside_its_source() -> None:
+    """Python finds it there. Without a checkout pip brings the package anew."""
+    with pytest.raises(ImportError) as refused:
+        refuse("kadence._native.records")
+    found = re.search(
+        r"run python (\S+) (.+) in (\S+) of a checkout, else pip install --force-reinstall (\S+)$",
+        str(refused.value),
+    )
+    assert found is not None
+    script, arguments, directory, package = found.groups()
+    project = SETUP.parents[2] / directory
+    done = subprocess.run(
+        [sys.executable, "-c", PLACES, script, *arguments.split()],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    name, *lines = done.stdout.splitlines()
+    assert name == package
+    places = {each: (project / source, project / made) for each, source, made in map(str.split, lines)}
+    assert {"kadence._native.records", "kadence.records.fetched"} <= places.keys()
+    for source, made in places.values():
+        assert source.exists()
+        assert made.parent == source.parent

@@ -99,6 +99,43 @@ def test_a_second_interpreter_is_told_that_it_is_one(error: str) -> None:
     assert CURE not in last
 
 
+ANOTHER = """
+try:
+    import _interpreters as interpreters
+    another = interpreters.create("legacy")
+except ImportError:
+    import _xxsubinterpreters as interpreters
+    another = interpreters.create(isolated=False)
+run = getattr(interpreters, "run_string", None) or interpreters.exec
+try:
+    run(another, USE)
+finally:
+    interpreters.destroy(another)
+"""
+USE = """
+try:
+    from kadence import Consumer
+    Consumer(bootstrap_servers="127.0.0.1:1").close()
+    print("used")
+except ImportError as error:
+    print(error)
+"""
+
+
+def test_one_interpreter_of_a_process_uses_kadence() -> None:
+    """A real second one is told so; where only one uses it, it may be any."""
+
+    def said(code: str) -> list[str]:
+        program = f"USE = {USE!r}\n{code}"
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    used, refused = said("exec(USE)" + ANOTHER)
+    assert used == "used"
+    assert "Use Kadence in one interpreter of each process" in refused
+    assert said("exec(USE)") == said(ANOTHER) == ["used"]
+
+
 def test_a_module_that_cannot_be_loaded_tells_why() -> None:
     """`from kadence import ...` takes an AttributeError for a name that Kadence does not have."""
     last = told("import sys; sys.modules['kadence.clock'] = object(); from kadence import Producer")

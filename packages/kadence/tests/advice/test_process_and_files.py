@@ -49,6 +49,51 @@ def test_a_program_of_worker_processes_starts_under_its_guard(tmp_path: Path) ->
     assert (done.returncode, done.stdout) == (0, "1\n")
 
 
+OWN_CHILD = (
+    CALL
+    + """\
+def own():
+    print("own", flush=True)
+
+if __name__ == "__main__":
+    import multiprocessing
+    child = multiprocessing.get_context("spawn").Process(target=own)
+    child.start()
+    child.join()
+    print(child.exitcode, flush=True)
+"""
+)
+
+
+def test_a_program_with_children_of_its_own_starts_worker_processes_under_its_guard(
+    tmp_path: Path, servers: str
+) -> None:
+    """Unguarded, its own child is the first to begin `process`."""
+    program = tmp_path / "program.py"
+    program.write_text(OWN_CHILD + "main()\n")
+    refused = ran(program, servers)
+    assert refused.stdout == "1\n"
+    assert (
+        "process() was called while a child process imports the program: start the program under "
+        """'if __name__ == "__main__":'"""
+    ) in refused.stderr
+    program.write_text(OWN_CHILD + "    main()\n")
+    done = ran(program, servers)
+    assert (done.returncode, done.stdout) == (0, "own\n0\n1\n")
+
+
+def test_what_a_worker_process_wrote_before_it_ended_is_on_stderr(tmp_path: Path, servers: str) -> None:
+    program = tmp_path / "program.py"
+    guarded = CALL + 'if __name__ == "__main__":\n    main()\n'
+    ends = (
+        'else:\n    sys.stderr.write("no database")\n    sys.stderr.flush()\n    import os\n    os._exit(3)\n'
+    )
+    program.write_text(guarded + ends)
+    ended = ran(program, servers)
+    assert "it ended with exit code 3; see its output on stderr" in ended.stderr
+    assert "no database" in ended.stderr
+
+
 @pytest.mark.parametrize(
     ("wrong", "right", "advice"),
     [

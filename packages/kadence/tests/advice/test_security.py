@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.patience import PATIENCE
 
-from kadence import Admin, Broker
+from kadence import Admin, Broker, Token
 from kadence.errors import KafkaError
+from kadence.net.tokens import TokenLogin
 from kadence_broker import TlsFiles
 
 LOGIN = {"sasl_username": "me", "sasl_password": "pw"}
@@ -107,6 +111,30 @@ ROWS = {
         ({"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-256", **LOGIN},),
     ),
 }
+
+
+def fetched(expires_at: Any) -> TokenLogin:
+    """A login that a provider has given a token which ends at this time."""
+    come = threading.Event()
+    login = TokenLogin(lambda: Token("t", expires_at), "client 'me'", come.set)
+    login.begin(0)
+    assert come.wait(PATIENCE)
+    assert login.deliver(0)
+    login.close()
+    return login
+
+
+def test_the_end_of_a_token_is_given_as_seconds_since_1970() -> None:
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    with pytest.raises(
+        KafkaError,
+        match=re.escape(
+            "seconds since 1970 are expected (for a datetime: its timestamp()), or None if its end is unknown"
+        ),
+    ):
+        fetched(tomorrow).begin(0)
+    for right in (tomorrow.timestamp(), None):
+        assert fetched(right).begin(0) is not None
 
 
 def asked(world: World, broker: str, settings: Mapping[str, Any], seconds: float) -> None:

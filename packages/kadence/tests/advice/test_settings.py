@@ -32,6 +32,7 @@ TICKETS = {
     "sasl.mechanism": "GSSAPI",
     "sasl.kerberos.service.name": "kafka",
 }
+PASSWORD = {"security.protocol": "SASL_SSL", "sasl.username": "me", "sasl.password": "s"}
 TOKENS = {
     "security.protocol": "SASL_SSL",
     "sasl.mechanism": "OAUTHBEARER",
@@ -458,6 +459,96 @@ ROWS = {
                 "sasl.mechanism": "OAUTHBEARER",
                 "sasl.oauthbearer.token.provider": f"{__name__}:token",
             },
+        ),
+    ),
+    "tokens from nowhere": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"},
+        "needs sasl.oauthbearer.token.provider (a callable, or module:function), or "
+        "sasl.oauthbearer.token.endpoint.url with sasl.oauthbearer.client.credentials.client.id and .secret",
+        (
+            TOKENS,
+            *(
+                {
+                    "security.protocol": "SASL_SSL",
+                    "sasl.mechanism": "OAUTHBEARER",
+                    "sasl.oauthbearer.token.provider": each,
+                }
+                for each in (token, f"{__name__}:token")
+            ),
+        ),
+    ),
+    "an address of tokens": Row(
+        AdminConfig,
+        {**TOKENS, "sasl.oauthbearer.token.endpoint.url": "login.example.org"},
+        "is no URL such as https://login.example.org/token",
+        ({**TOKENS, "sasl.oauthbearer.token.endpoint.url": "https://login.example.org/token"},),
+    ),
+    "a login of no kind": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.username": "me", "sasl.password": "s"},
+        "needs sasl.mechanism: one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI",
+        (
+            *({**PASSWORD, "sasl.mechanism": each} for each in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
+            TOKENS,
+            TICKETS,
+        ),
+    ),
+    "a login of nobody": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256"},
+        "needs sasl.username and sasl.password, or sasl.jaas.config",
+        (
+            {**PASSWORD, "sasl.mechanism": "SCRAM-SHA-256"},
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": SCRAM},
+        ),
+    ),
+    "a text that is no JAAS": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-256", "sasl.jaas.config": "me"},
+        'e.g. org.apache.kafka.common.security.scram.ScramLoginModule required username="…" password="…";',
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+                'username="me" password="s";',
+            },
+        ),
+    ),
+    "a login module of another mechanism": Row(
+        AdminConfig,
+        {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
+        "ScramLoginModule, which is for sasl.mechanism=SCRAM-SHA-256 or SCRAM-SHA-512, not PLAIN",
+        tuple(
+            {"security.protocol": "SASL_SSL", "sasl.mechanism": each, "sasl.jaas.config": SCRAM}
+            for each in ("SCRAM-SHA-256", "SCRAM-SHA-512")
+        ),
+    ),
+    "an option of tokens": Row(
+        AdminConfig,
+        {**PASSWORD, "sasl.mechanism": "PLAIN", "sasl.oauthbearer.scope": "read"},
+        "sasl.oauthbearer.scope is for sasl.mechanism=OAUTHBEARER, not PLAIN",
+        ({**TOKENS, "sasl.oauthbearer.scope": "read"},),
+    ),
+    "a password of authorities": Row(
+        AdminConfig,
+        {
+            **TLS,
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": "ca.pem",
+            "ssl.truststore.password": "s",
+        },
+        "PEM files have no such password; leave it out",
+        ({**TLS, "ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"},),
+    ),
+    "fetches that do not fit": Row(
+        ConsumerConfig,
+        {"max.partition.fetch.bytes": 2_000_000, "buffer.memory": 1_500_000},
+        "max.partition.fetch.bytes is above buffer.memory, so no full fetch would ever fit",
+        (
+            {"max.partition.fetch.bytes": 1_500_000, "buffer.memory": 1_500_000},
+            {"max.partition.fetch.bytes": 2_000_000, "buffer.memory": 2_000_000},
         ),
     ),
     "no assignor at all": Row(

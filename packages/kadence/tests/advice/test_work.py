@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -21,7 +22,7 @@ from kadence import (
     Retry,
     TopicPartition,
 )
-from kadence.errors import ConcurrentAccessError, ConfigError, IllegalStateError, KafkaError
+from kadence.errors import ConcurrentAccessError, ConfigError, ForkedError, IllegalStateError, KafkaError
 
 PARTITION = TopicPartition("t", 0)
 
@@ -228,6 +229,32 @@ def test_transactions_begin_with_init_transactions(servers: str) -> None:
         producer.init_transactions()
         producer.begin_transaction()
         producer.abort_transaction()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork()")
+def test_records_are_done_in_the_process_that_has_read_them(servers: str) -> None:
+    with Consumer(
+        bootstrap_servers=servers, group_id="forked", auto_offset_reset="earliest", enable_auto_commit=False
+    ) as consumer:
+        consumer.assign([PARTITION])
+        records = consumer.poll(10)
+        work = consumer.track(records)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                work.done(records[0])
+            except ForkedError as error:
+                code = 0 if "call done() in the process that has read them" in str(error) else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert work.unfinished == 3
+        for record in records:
+            work.done(record)
+        assert work.unfinished == 0
+        consumer.commit()
+        assert consumer.committed([PARTITION])[PARTITION].offset == 3
 
 
 def test_a_commit_beside_process_says_which_offsets(servers: str) -> None:
