@@ -210,7 +210,11 @@ class BrokerCore:
         for group_id, config in self._disk.group_configs.items():
             fault = stored_fault(config)
             if fault is not None:
-                raise ConfigError(f"{self._disk.journal_path}: group {group_id!r}: {fault}; mend it")
+                # A line has a checksum, so nobody can edit it.
+                raise ConfigError(
+                    f"{self._disk.journal_path}: group {group_id!r}: {fault}; delete the line of this group there, and "
+                    "it has the broker's settings"
+                )
         self._disk.attach(Flusher(self._after, self.loop.call, self._worker))
         try:
             cut_bytes = self.cluster.load(self._disk, self.loop.wall_ms)

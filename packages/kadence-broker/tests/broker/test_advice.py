@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kadence import Admin, AsyncConsumer, NewTopic, TopicPartition
+from kadence import Admin, AsyncConsumer, ConfigResource, NewTopic, TopicPartition
 from kadence.errors import ConfigError, KafkaError, MissingDependencyError
 from kadence_broker import Broker
+from kadence_broker.storage.journal import line_of
 from kadence_testing import maven
 from kadence_testing.simulation import Program, Simulation, SimulationError
 
@@ -31,6 +32,15 @@ class Row(NamedTuple):
 
 def config(**settings: Any) -> dict[str, Any]:
     return {"config": {name.replace("_", "."): value for name, value in settings.items()}}
+
+
+def sessions(timeout_ms: int) -> dict[str, Any]:
+    """Of members that send a heartbeat every five seconds."""
+    return config(
+        group_consumer_min_session_timeout_ms=5000,
+        group_consumer_session_timeout_ms=timeout_ms,
+        group_consumer_heartbeat_interval_ms=5000,
+    )
 
 
 ROWS = {
@@ -102,6 +112,34 @@ ROWS = {
         config(group_share_assignors="range"),
         "group.share.assignors knows only simple",
         (config(group_share_assignors="simple"),),
+    ),
+    "heartbeats as rare as the session is long": Row(
+        sessions(5000),
+        "group.consumer.heartbeat.interval.ms must be below group.consumer.session.timeout.ms",
+        (sessions(5001),),
+    ),
+    "a bound below one request": Row(
+        config(queued_max_request_bytes=1000),
+        "must be at least socket.request.max.bytes (104857600), or -1 for no bound",
+        (config(queued_max_request_bytes=104857600), config(queued_max_request_bytes=-1)),
+    ),
+    "passwords of nobody": Row(
+        {"mechanisms": ["PLAIN"]},
+        "mechanism PLAIN needs users=, passwords by user",
+        ({"mechanisms": ["PLAIN"], "users": {"me": "pw"}},),
+    ),
+    "passwords that nobody asks for": Row(
+        {"mechanisms": ["OAUTHBEARER"], "users": {"me": "pw"}},
+        "no mechanism that asks for a password: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        tuple(
+            {"mechanisms": ["OAUTHBEARER", each], "users": {"me": "pw"}}
+            for each in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+        ),
+    ),
+    "a policy of the disk": Row(
+        {"fsync": "often"},
+        "fsync must be one of flush, interval, never",
+        tuple({"fsync": each} for each in ("flush", "interval", "never")),
     ),
     "a truth": Row(
         config(auto_create_topics_enable="perhaps"),
@@ -183,8 +221,11 @@ def test_topics_of_which_the_last_is_damaged(tmp_path: Path) -> None:
     """Its line is cut off, as the error says; the next one says how to go on with fewer topics."""
     journal = tmp_path / "topics.journal"
     with left(tmp_path, lambda _: journal.write_bytes(journal.read_bytes()[:-1])) as text:
-        assert "line 2 is damaged; mend it, or cut the file before it" in text
-    journal.write_bytes(journal.read_bytes().splitlines(keepends=True)[0])
+        assert "line 2 is damaged; put it back as it was, or cut the file before it" in text
+    damaged = journal.read_bytes()
+    journal.write_bytes(damaged + b"\n")
+    assert topics(tmp_path) == ["t"]
+    journal.write_bytes(damaged.splitlines(keepends=True)[0])
     with pytest.raises(ConfigError, match="it may lack topics") as caught:
         Broker(data_dir=tmp_path)
     found = re.search(r"to continue with its present content, delete (\S+)$", str(caught.value))
@@ -193,11 +234,58 @@ def test_topics_of_which_the_last_is_damaged(tmp_path: Path) -> None:
     assert topics(tmp_path) == []
 
 
+def test_an_entry_that_this_version_does_not_know(tmp_path: Path) -> None:
+    """As of a later version: the line has a checksum, so nobody mends it by hand."""
+    journal = tmp_path / "topics.journal"
+    with left(tmp_path, lambda _: journal.write_bytes(journal.read_bytes() + line_of({"later": 1}))) as text:
+        found = re.search(r"line (\d+) is no entry .* start the version that wrote it, or cut the file", text)
+    assert found is not None
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[: int(found[1]) - 1]))
+    assert topics(tmp_path) == ["t"]
+
+
+def test_a_setting_of_a_group_that_this_version_does_not_take(tmp_path: Path) -> None:
+    journal = tmp_path / "topics.journal"
+    entries = [
+        {"group": name, "config": {"consumer.session.timeout.ms": value}}
+        for name, value in (("before", "50000"), ("jobs", "long"), ("later", "50000"))
+    ]
+    with left(
+        tmp_path, lambda _: journal.write_bytes(journal.read_bytes() + b"".join(map(line_of, entries)))
+    ) as text:
+        assert f"{journal} has " in text, "more bytes than when the broker ended"
+    (tmp_path / ".kafka_cleanshutdown").unlink()
+    with pytest.raises(ConfigError) as caught:
+        Broker(data_dir=tmp_path)
+    assert str(caught.value).endswith("delete the line of this group there, and it has the broker's settings")
+    assert f"{journal}: group 'jobs': " in str(caught.value)
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(line for line in lines if b'"jobs"' not in line))
+    with Broker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        groups = [ConfigResource("group", name) for name in ("before", "jobs", "later")]
+        found = admin.describe_configs(groups)
+        name = "consumer.session.timeout.ms"
+        assert [found[each][name].value for each in groups] == ["50000", "45000", "50000"]
+
+
+def test_an_identity_that_is_mended(tmp_path: Path) -> None:
+    meta = tmp_path / "meta.properties"
+    with left(tmp_path, lambda _: meta.write_text("version=1\n")):
+        meta.write_text("version=1\ncluster.id=mine\n")
+    with Broker(data_dir=tmp_path) as broker, Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+        assert admin.describe_cluster().cluster_id == "mine"
+
+
 FAULTS = {
     "fetsch drop": ("did you mean fetch?", ("fetch drop",)),
     "nonsense drop": (
         "e.g. fetch, produce, heartbeat, any",
         tuple(f"{api} drop" for api in ("fetch", "produce", "heartbeat", "any")),
+    ),
+    " ": ("a fault is empty; e.g. 'fetch delay=200ms'", ("fetch delay=200ms",)),
+    "fetch": (
+        "after the API comes one of delay, error, drop, disconnect, truncate, e.g. 'fetch delay=200ms'",
+        ("fetch delay=1s", "fetch error=NONE", "fetch drop", "fetch disconnect", "fetch truncate"),
     ),
     "fetch delay=fast": (
         "e.g. 200ms, 1.5s, 2m",

@@ -242,7 +242,7 @@ class DataDirectory:
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"{self.path / _JOURNAL}: line {number} is no entry that this version knows ({error!r}); "
-                "mend it, or cut the file before it"
+                "start the version that wrote it, or cut the file before it"
             ) from error
 
     def _apply(self, entry: dict[str, Any]) -> None:
