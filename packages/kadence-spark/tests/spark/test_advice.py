@@ -221,6 +221,112 @@ OPTIONS = {
         "the column partition chooses, or the key by murmur2_random",
         ({"topic": "t"},),
     ),
+    "a start at the offsets of no group": Row(
+        stream,
+        {"subscribe": "t", "startingOffsets": "committed"},
+        "startingOffsets=committed needs kafka.group.id, the group whose committed offsets are meant",
+        ({"subscribe": "t", "startingOffsets": "committed", "kafka.group.id": "g"},),
+    ),
+    "commits to no group": Row(
+        stream,
+        {"subscribe": "t", "commitOffsets": "true"},
+        "commitOffsets=true needs kafka.group.id, the group that gets the offsets",
+        ({"subscribe": "t", "commitOffsets": "true", "kafka.group.id": "g"},),
+    ),
+    "a start that is no place": Row(
+        stream,
+        {"subscribe": "t", "startingOffsets": "first"},
+        'is not one of earliest, latest, committed, and not JSON such as {"topic":{"0":23,"1":-1}}',
+        (
+            {"subscribe": "t", "startingOffsets": "earliest"},
+            {"subscribe": "t", "startingOffsets": "latest"},
+            {"subscribe": "topic", "startingOffsets": '{"topic":{"0":23,"1":-1}}'},
+        ),
+    ),
+    "offsets of no partitions": Row(
+        stream,
+        {"subscribe": "topic", "startingOffsets": '{"topic":23}'},
+        'needs an object of partitions; e.g. {"topic":{"0":23,"1":42}}',
+        ({"subscribe": "topic", "startingOffsets": '{"topic":{"0":23,"1":42}}'},),
+    ),
+    "a topic without its partitions": Row(
+        stream,
+        {"assign": '{"topic":0}'},
+        """'topic' needs a list of partition numbers, e.g. {"topic":[0,1]}""",
+        ({"assign": '{"topic":[0,1]}'},),
+    ),
+    "no partition": Row(
+        stream, {"assign": "{}"}, 'names no partition, e.g. {"topic":[0,1]}', ({"assign": '{"topic":[0,1]}'},)
+    ),
+    "the end of a stream": Row(
+        stream,
+        {"subscribe": "t", "endingOffsets": "latest"},
+        "option endingOffsets is for batch queries; a stream has no end",
+        ({"subscribe": "t"},),
+    ),
+    "a time that is none": Row(
+        stream,
+        {"subscribe": "t", "maxTriggerDelay": "soon"},
+        "is not a time such as 15m, 30s or 500ms",
+        tuple({"subscribe": "t", "maxTriggerDelay": each} for each in ("15m", "30s", "500ms")),
+    ),
+    "a size that is none": Row(
+        stream,
+        {"subscribe": "t", "maxBytesPerTrigger": "much"},
+        "is not a size such as 64m, 1g or 500000",
+        tuple({"subscribe": "t", "maxBytesPerTrigger": each} for each in ("64m", "1g", "500000")),
+    ),
+    "a copy of a topic without its id": Row(
+        stream,
+        {"subscribe": "t", "adoptTopicIds": "t"},
+        "is not topic=id, with an id such as Zc3yHpHcQ-SEaDD5bUYm7w",
+        ({"subscribe": "t", "adoptTopicIds": "t=Zc3yHpHcQ-SEaDD5bUYm7w"},),
+    ),
+    "where no time is late enough": Row(
+        stream,
+        {"subscribe": "t", "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": "fail"},
+        "startingOffsetsByTimestampStrategy is error or latest",
+        tuple(
+            {"subscribe": "t", "startingTimestamp": "1", "startingOffsetsByTimestampStrategy": each}
+            for each in ("error", "latest")
+        ),
+    ),
+    "the number of a write without transactions": Row(
+        written,
+        {"topic": "t", "txnAppId": "a", "txnVersion": "1"},
+        "options txnAppId and txnVersion need transactions=true",
+        ({"topic": "t", "txnAppId": "a", "txnVersion": "1", "transactions": "true"},),
+    ),
+    "half of a write's number": Row(
+        written,
+        {"topic": "t", "txnAppId": "a", "transactions": "true"},
+        "txnAppId and txnVersion go together: who writes, and the number of the write",
+        ({"topic": "t", "txnAppId": "a", "txnVersion": "1", "transactions": "true"},),
+    ),
+    "decoding of nothing": Row(
+        decoding.parse,
+        {"value.schema": "id bigint"},
+        "needs the option value.format or key.format",
+        (
+            {"value.schema": "id bigint", "value.format": "json"},
+            {"key.schema": "id bigint", "key.format": "json"},
+        ),
+    ),
+    "a flag of JSON": Row(
+        decoding.parse,
+        {**REGISTRY, "allowComments": "true"},
+        "needs value.format=json or key.format=json",
+        (
+            {"value.format": "json", "allowComments": "true"},
+            {**REGISTRY, "key.format": "json", "allowComments": "true"},
+        ),
+    ),
+    "plain Avro of unknown schemas": Row(
+        decoding.parse,
+        {**REGISTRY, "value.wire": "plain"},
+        "value.wire=plain needs the option value.schema",
+        ({**REGISTRY, "value.wire": "plain", "value.schema": '"long"'},),
+    ),
     "an empty topic": Row(
         written,
         {"topic": ""},
@@ -567,6 +673,14 @@ PURE = {
         [("key", "string")],
         "the sink needs a column 'value' of type string or binary",
         ([("key", "string"), ("value", "string")], [("value", "binary")]),
+    ),
+    "a row of no topic": Row(
+        lambda given: RecordColumns.of([("value", "string"), ("topic", "string")], given[1]).records(
+            pa.record_batch({"value": ["v"], "topic": pa.array([given[0]], pa.string())})
+        ),
+        (None, None),
+        "fill the column, or name one topic for all rows with the option topic",
+        (("t", None), (None, "t")),
     ),
     "rows of no topic": Row(
         lambda columns: RecordColumns.of(columns, None),

@@ -428,6 +428,38 @@ def test_columns_from_the_newest_schema_with_references(registry: RegistryServer
     assert flat.startswith("`price` struct<`cents` bigint>, `at` timestamp, `key` binary")
     with pytest.raises(ConfigError, match=r"Name its subject with the option value\.subject"):
         decoded_ddl(options(registry), {"subscribe": "t,u"}, COLUMNS)
+    assert decoded_ddl(options(registry, value_subject="t-value"), {"subscribe": "t,u"}, COLUMNS) == ddl
+    # Or load() is given the fields: the records' own ids say how each was written.
+    registry.schemas = {7: {"schema": record(("cents", "long"), name="Money")}}
+    decoder = decoder_of(options(registry).value, pa.struct([("cents", pa.int64())]))
+    assert decoder.decode(pa.array([framed(7, b"\x02")])).column.to_pylist() == [{"cents": 1}]
+    # Or the option value.schema.
+    own = options(registry, value_schema=record(("cents", "long"), name="Money"))
+    assert "`value` struct<`cents` bigint>" in decoded_ddl(own, {"subscribe": "t,u"}, COLUMNS)
+
+
+def test_a_subject_that_the_topic_does_not_have_is_named(registry: RegistryServer) -> None:
+    registry.subjects["shop.Order"] = {"schema": record(("id", "long"))}
+    with pytest.raises(ConfigError, match=r"the option value\.subject or key\.subject names another"):
+        decoded_ddl(options(registry), {"subscribe": "t"}, COLUMNS)
+    for side in ("value", "key"):
+        named = options(
+            registry, **{"value_format": "binary", f"{side}_format": "avro", f"{side}_subject": "shop.Order"}
+        )
+        assert f"`{side}` struct<`id` bigint>" in decoded_ddl(named, {"subscribe": "t"}, COLUMNS)
+
+
+def test_a_decimal_with_more_digits_than_sparks_is_read_as_one_that_its_values_fit() -> None:
+    wide = record(("n", {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 2}))
+    given = parse({"value.format": "avro", "value.schema": wide})
+    assert given is not None
+    with pytest.raises(
+        ConfigError, match=r"give load\(\) a schema with a type that its values fit, such as decimal\(38,2\)"
+    ):
+        decoded_ddl(given, {"subscribe": "t"}, COLUMNS)
+    decoder = decoder_of(given.value, pa.struct([("n", pa.decimal128(38, 2))]))
+    decoded = decoder.decode(pa.array(written(wide, {"n": Decimal("12.34")})))
+    assert (decoded.column.to_pylist(), decoded.bad) == ([{"n": Decimal("12.34")}], {})
 
 
 def test_a_schema_that_does_not_fit_makes_its_records_bad(registry: RegistryServer) -> None:
