@@ -20,8 +20,8 @@ __all__ = ["DataLossError", "Loss"]
 _log = logger("kadence.spark")
 
 _ADVICE = (
-    "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false; to read everything "
-    "again start the query with a new checkpointLocation."
+    "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false. To read all that is "
+    "there begin with startingOffsets=earliest and no other start or end; a stream needs a new checkpointLocation for it."
 )
 
 

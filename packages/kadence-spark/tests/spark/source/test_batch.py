@@ -126,6 +126,20 @@ def test_offsets_that_the_log_does_not_hold(cluster: MemoryCluster) -> None:
     assert planned(cluster, failOnDataLoss="false", **late) == ["t-0 [0, 10)", "t-1 [5, 20)"]
 
 
+def test_all_that_is_there_is_read_as_the_error_says(cluster: MemoryCluster) -> None:
+    for wrong in (
+        {"startingOffsets": '{"t":{"0":0,"1":0}}'},
+        {"endingOffsets": '{"t":{"0":10,"1":99}}'},
+        {"endingOffsets": '{"t":{"0":3,"1":4}}'},
+    ):
+        with pytest.raises(
+            DataLossError,
+            match="To read all that is there begin with startingOffsets=earliest and no other start or end",
+        ):
+            planned(cluster, **wrong)
+    assert planned(cluster, startingOffsets="earliest") == ["t-0 [0, 10)", "t-1 [5, 20)"]
+
+
 def test_a_topic_that_does_not_exist(cluster: MemoryCluster) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match=r"reads zz, which"):
         planned(cluster, subscribe="t,zz")

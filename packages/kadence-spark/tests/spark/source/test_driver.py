@@ -565,14 +565,47 @@ def test_a_copy_without_news_gets_into_the_checkpoint(cluster: MemoryCluster) ->
         assert driver.latest(following) is following
 
 
+ALL_THAT_IS_THERE = (
+    "To read all that is there begin with startingOffsets=earliest and no other start or end; "
+    "a stream needs a new checkpointLocation for it"
+)
+
+
+@pytest.mark.parametrize(
+    ("point", "options"),
+    [
+        ({"t": {"0": 10, "1": 7}}, {}),
+        ({"t": {"0": 15, "1": 20}}, {}),
+        (NOT_BEGUN, {"startingOffsets": '{"t":{"0":99,"1":15}}'}),
+    ],
+    ids=["deleted records", "a log cut short", "a start above the end"],
+)
+def test_all_that_is_there_is_read_as_the_error_says(
+    cluster: MemoryCluster, point: Json, options: dict[str, str]
+) -> None:
+    cluster.add("t-1", 20, start=12)
+    with pytest.raises(DataLossError, match=ALL_THAT_IS_THERE):
+        driver_of(cluster, None, **options).latest(point)
+    anew = driver_of(cluster, startingOffsets="earliest")
+    assert planned(anew, NOT_BEGUN, anew.latest(NOT_BEGUN)) == ["t-0 [0, 10)", "t-1 [12, 20)"]
+
+
 @pytest.mark.parametrize("fail", ["true", "false"])
 def test_a_copy_that_lacks_what_was_read_is_refused(cluster: MemoryCluster, fail: str) -> None:
     end = moved(cluster, 9, 30)
     driver = driver_of(cluster, adoptTopicIds=f"t={TWO}", failOnDataLoss=fail)
     with pytest.raises(
-        DataLossError, match=rf"t-0 with topic id {TWO} ends at 9, below offset 10 .* start the query"
+        DataLossError,
+        match=rf"t-0 with topic id {TWO} ends at 9, below offset 10 .* start the query again later",
     ):
         driver.latest(end)
+    # It is no copy: without the option it is a topic of its own.
+    own = driver_of(cluster, failOnDataLoss="false")
+    assert planned(own, end, own.latest(end)) == ["t-0 [0, 9)", "t-1 [0, 30)"]
+    # It is one, which has come further.
+    cluster.produce("t-0", 3)
+    later = driver_of(cluster, adoptTopicIds=f"t={TWO}", failOnDataLoss=fail)
+    assert planned(later, end, later.latest(end)) == ["t-0 [10, 12)", "t-1 [20, 30)"]
 
 
 def test_a_batch_that_was_begun_before_is_read_from_the_copy(cluster: MemoryCluster) -> None:
@@ -886,6 +919,10 @@ def test_a_first_batch_of_the_connector_that_did_not_end_is_refused(
         driver_of(cluster, None, **start).plan(NOT_BEGUN, end)
     earliest = driver_of(cluster, startingOffsets="earliest")
     assert planned(earliest, NOT_BEGUN, end) == ["t-0 [0, 10)", "t-1 [5, 20)"]
+    # The connector has ended the batch: the query goes on behind it.
+    cluster.produce("t-0", 3)
+    following = driver_of(cluster, None, **start)
+    assert planned(following, end, following.latest(end)) == ["t-0 [10, 13)"]
 
 
 def test_a_checkpoint_of_the_connector_that_met_no_partition_has_begun(cluster: MemoryCluster) -> None:
