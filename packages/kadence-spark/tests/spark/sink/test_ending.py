@@ -328,6 +328,41 @@ def test_a_batch_that_is_partly_committed_and_has_other_rows_fails_plainly(
     assert rows_of(cluster) == ["a", "b"]
 
 
+def test_a_batch_that_is_partly_committed_is_written_again_whole_without_its_group(
+    cluster: FakeCluster,
+) -> None:
+    Run(cluster, "first").dies_in(7, "a", "b", after=1)
+    cluster.time_out()
+    with pytest.raises(
+        IllegalStateError,
+        match=r"have the whole batch written again, and what is committed of it twice: delete the group",
+    ) as refused:
+        Run(cluster, "second").batch(7, "a", "x", "y")
+    del cluster.groups[str(refused.value).split()[-1]]
+    Run(cluster, "third").batch(7, "a", "x", "y")
+    assert rows_of(cluster) == ["a", "a", "x", "y"]
+    Run(cluster, "fourth").batch(8, "z")
+    assert rows_of(cluster) == ["a", "a", "x", "y", "z"]
+
+
+def test_of_two_applications_with_one_checkpoint_the_one_that_stays_commits(cluster: FakeCluster) -> None:
+    """It decides while the other one is about to commit."""
+    before, slices = Run(cluster, "other").tasks(1, "a", "b")
+    stays, are_open = Run(cluster, "stays"), cluster.are_open
+
+    def after_the_other(transactions: Collection[OpenTransaction]) -> bool:
+        cluster.are_open = are_open  # type: ignore[method-assign]
+        stays.batch(1, "a", "b")
+        return are_open(transactions)
+
+    cluster.are_open = after_the_other  # type: ignore[method-assign]
+    with pytest.raises(TransactionAbortedError, match=r"with the same checkpoint .*: end one of the two"):
+        commit_batch(cluster, NAMES, "other", 1, before, slices)
+    stays.batch(2, "c")
+    assert rows_of(cluster) == ["a", "b", "c"]
+    assert "open" not in cluster.state.values()
+
+
 def test_an_old_checkpoint_is_refused(cluster: FakeCluster) -> None:
     Run(cluster, "first").batch(5, "a")
     with pytest.raises(

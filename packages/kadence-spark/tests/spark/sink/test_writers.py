@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from types import FunctionType
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from tests.patience import PATIENCE, until
 from tests.spark.conftest import Cluster
 
-from kadence import Consumer, TopicPartition
+from kadence import Admin, Broker, Consumer, TopicPartition
 from kadence.errors import (
     ConfigError,
     IllegalStateError,
@@ -25,6 +25,7 @@ from kadence_spark.sink.clients import PRODUCERS, WRITERS
 from kadence_spark.sink.options import parse
 from kadence_spark.sink.spark_task import check_input_ended
 from kadence_spark.sink.writers import BatchWriter, Writes, told
+from kadence_testing.clock import FakeClock
 
 
 def schema(*columns: str) -> StructType:
@@ -104,6 +105,41 @@ def test_a_job_s_rows_count_when_the_driver_says_so_and_its_worker_keeps_one_pro
     kept.commit(done)
     until(lambda: committed(cluster) == [b"c", b"d"], what=lambda: committed(cluster))
     assert [each.transactional_id for each in cluster.admin.list_transactions(states=["Ongoing"])] == []
+
+
+def test_a_batch_that_takes_longer_than_its_transactions_may_be_open() -> None:
+    """The broker has a clock of the test's."""
+    clock = FakeClock()
+    with (
+        Broker(topics={"t": 1}, clock=clock) as broker,
+        Admin(bootstrap_servers=broker.bootstrap_servers) as admin,
+        closing(WRITERS),
+    ):
+
+        def is_open() -> bool:
+            return bool(admin.list_transactions(states=["Ongoing"]))
+
+        def open_for(seconds: int, timeout_ms: int, *, ends: bool = False) -> None:
+            given = {
+                "kafka.bootstrap.servers": broker.bootstrap_servers,
+                "topic": "t",
+                "transactions": "true",
+                "kafka.transaction.timeout.ms": str(timeout_ms),
+            }
+            writer = BatchWriter(parse(given), schema("value"), overwrite=False)
+            written = writer.write(iter([rows(b"v")]))
+            assert is_open()
+            clock.advance(seconds * 1000)
+            until(lambda: is_open() is not ends)
+            writer.commit([written])
+
+        with pytest.raises(
+            TransactionAbortedError,
+            match=r"open for longer than kafka\.transaction\.timeout\.ms, .*: raise that, or make the batch smaller",
+        ):
+            open_for(90, 60_000, ends=True)
+        open_for(90, 120_000)
+        open_for(30, 60_000)
 
 
 def test_an_abort_that_cannot_be_made_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
