@@ -133,22 +133,45 @@ class Judge:
         from pyspark.sql import functions as f
         from pyspark.sql.types import StringType, StructType
 
-        for name in filter(str.isdecimal, self._files.names(self._place)):
-            kept = self._kept(f"{self._place}/{name}")
-            if kept is None:
-                continue
-            # Checked here, too: the aggregate would read the remaining files before the batch checks them.
-            self._check_whole(f"{self._place}/{name}", kept)
-            if _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(schema.fields):
-                raise IllegalStateError(
-                    "rows of the last batch wait for the aggregate with the columns that the file had then; run the "
-                    "file as it was once more, and change its columns after that"
-                )
+        self.check_waiting(schema)
         whole = StructType(schema.fields).add(REASON, StringType())
         stored, columns = _stored(whole)
         # A pattern, because there may be no verdict yet. It must not match one that is being written.
         rows = session.readStream.schema(stored).parquet(f"{self._place}/[0-9]*/rows")
         return rows.where(f.col(f"c{len(columns) - 1}").isNull()).select(*columns[:-1])
+
+    def check_waiting(self, schema: StructType) -> None:
+        """Check that rows of this schema can follow those of the stored verdict.
+
+        Raises:
+            IllegalStateError: it has other columns, or is damaged.
+        """
+        from pyspark.sql.types import StructType
+
+        for number in self._numbers():
+            place = f"{self._place}/{number}"
+            kept = self._kept(place)
+            if kept is None:
+                continue
+            # Checked here, too: the aggregate would read the remaining files before the batch checks them.
+            self._check_whole(place, kept)
+            if _types(StructType.fromJson(kept["schema"]).fields[:-2]) != _types(schema.fields):
+                raise IllegalStateError(
+                    "rows of the last batch wait for the aggregate with the columns that the file had then; run the "
+                    "file as it was once more, and change its columns after that"
+                )
+
+    def _numbers(self) -> list[int]:
+        """Of the batches that have a stored verdict."""
+        return [int(name) for name in self._files.names(self._place) if name.isdecimal()]
+
+    def forget_ended(self, batch: int) -> None:
+        """Delete the stored verdict unless it is of a later batch than this one, which has ended.
+
+        A run that was stopped, or killed after its last batch, has left it. Spark does not repeat that batch.
+        """
+        if all(number <= batch for number in self._numbers()):
+            self.forget()
 
     def forget(self) -> None:
         """Delete the stored verdict."""

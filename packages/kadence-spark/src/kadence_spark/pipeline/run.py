@@ -19,7 +19,7 @@ from kadence.environment import Environment
 from kadence.errors import ConfigError, IllegalStateError
 from kadence_spark.jvm import close_session, session_apart
 from kadence_spark.pipeline.aggregating import Aggregation, check_groups
-from kadence_spark.pipeline.checkpoint import planned, query_id
+from kadence_spark.pipeline.checkpoint import committed, planned, query_id
 from kadence_spark.pipeline.columns import check_columns
 from kadence_spark.pipeline.failures import PipelineError, reason, reason_of, thrown, told_simply
 from kadence_spark.pipeline.files import Files, HadoopFiles
@@ -175,6 +175,9 @@ class Run:
             self._publish()
             self.has_begun = True
             if self._aggregation is not None:
+                done = committed(self._files, self._checkpoint)
+                if done is not None:
+                    self._judge.forget_ended(done.batch)
                 self._aggregation.start(self._spark, columns)
             try:
                 query = self._start()
