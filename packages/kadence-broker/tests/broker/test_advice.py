@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib.util
+import os
 import re
 import socket
 import sys
@@ -17,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from kadence import Admin, AsyncConsumer, ConfigResource, NewTopic, TopicPartition
-from kadence.errors import ConfigError, KafkaError, MissingDependencyError
+from kadence.errors import ConfigError, ForkedError, KafkaError, MissingDependencyError
 from kadence_broker import Broker
 from kadence_broker.storage.journal import line_of
 from kadence_testing import maven
@@ -377,6 +378,25 @@ def test_programs_of_a_simulation() -> None:
         program.restart()
         simulation.run(5)
     assert polled == [0, 0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork()")
+def test_a_fork_of_a_brokers_process_reaches_it_by_its_address() -> None:
+    with Broker() as broker:
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                broker.create_topic("made")
+            except ForkedError as error:
+                servers = str(error).rpartition("clients here reach it as ")[2]
+                with Admin(bootstrap_servers=servers) as admin:
+                    admin.create_topics([NewTopic("made", 1)])
+                code = 0
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0
+        assert broker.offsets("made") == [(0, 0)]
 
 
 def test_data_where_no_files_can_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

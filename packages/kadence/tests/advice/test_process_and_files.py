@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kadence import Broker, Producer, Retry, read
+from kadence import Broker, Consumer, Producer, Retry, TopicPartition, read
 from kadence.errors import KafkaError
 from kadence.own_files import check_own, own_directory
 
@@ -36,10 +36,15 @@ def ran(program: Path, servers: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_program_of_worker_processes_starts_under_its_guard(tmp_path: Path) -> None:
+    """Its handler is a function of a module."""
     program = tmp_path / "program.py"
     with Broker(topics={"t": 1}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             producer.send("t", b"v")
+        with Consumer(bootstrap_servers=broker.bootstrap_servers, group_id="processes") as consumer:
+            consumer.assign({TopicPartition("t", 0): (0, 1)})
+            with pytest.raises(TypeError, match="must be a function of a module, which a child can import"):
+                consumer.process(lambda record: None, workers=1, executor="processes")
         program.write_text(CALL + "main()\n")
         refused = ran(program, broker.bootstrap_servers)
         assert refused.returncode

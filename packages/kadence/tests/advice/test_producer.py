@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import threading
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -154,6 +154,35 @@ def read_as(kind: Any) -> Call:
 
 NAMED_TYPES = ("double", "int64", "string", "bool", "date32", "timestamp[us, tz=UTC]")
 READ = {
+    "bad records by a setting": Row(
+        lambda s: read("t", bootstrap_servers=s, deserialization_errors="skip"),
+        ConfigError,
+        "read() keeps bad records with errors='null'; leave out deserialization.errors",
+        (lambda s: read("bad", bootstrap_servers=s, value="json", errors="null"),),
+    ),
+    "how bad records are kept": Row(
+        lambda s: read("t", bootstrap_servers=s, value="json", errors="skip"),
+        ValueError,
+        "errors is 'raise' or 'null'",
+        tuple(
+            lambda s, errors=errors: read("t", bootstrap_servers=s, value="json", errors=errors)
+            for errors in ("raise", "null")
+        ),
+    ),
+    "a place that is no text": Row(
+        lambda s: read("t", bootstrap_servers=s, since=5),
+        TypeError,
+        "a date or time (2026-11-22, 2026-11-22T10:30, 2026-11-22T10:30Z), so long ago (-90s, -10m, -2h, -7d) or "
+        "milliseconds since 1970 (time:1700000000000), a datetime, a date, or a mapping of offsets ({0: 1200})",
+        tuple(
+            lambda s, since=since: read("t", bootstrap_servers=s, since=since)
+            for since in (
+                *("earliest", "latest", "1", "-10", "2026-11-22", "2026-11-22T10:30", "2026-11-22T10:30Z"),
+                *("-90s", "-10m", "-2h", "-7d", "time:1700000000000"),
+                *(datetime(2026, 11, 22, tzinfo=UTC), date(2026, 11, 22), {0: 1}),
+            )
+        ),
+    ),
     "a group": Row(
         lambda s: read("t", bootstrap_servers=s, group_id="g"),
         ConfigError,

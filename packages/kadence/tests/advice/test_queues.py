@@ -213,6 +213,23 @@ def held(consumer: ShareConsumer[Any, Any], servers: str) -> Any:
     return records
 
 
+def test_brokers_with_the_feature_have_share_groups() -> None:
+    for level in (0, 1):
+        with (
+            Broker(topics={"t": 1}, config={"share.version": level}) as broker,
+            ShareConsumer(bootstrap_servers=broker.bootstrap_servers, group_id="featured") as consumer,
+        ):
+            consumer.subscribe("t")
+            if level:
+                while not consumer.assignment():
+                    consumer.poll(0.2)
+            else:
+                with pytest.raises(
+                    KafkaError, match=re.escape("with the feature share.version at 1 or higher")
+                ):
+                    poll_on(consumer)
+
+
 def test_each_record_is_acknowledged_before_the_next_poll(servers: str) -> None:
     with ShareConsumer(bootstrap_servers=servers, **EXPLICIT) as consumer:
         records = held(consumer, servers)

@@ -93,6 +93,45 @@ ROWS = {
         "a class of exceptions or a tuple of them, such as (TimeoutError,)",
         (work(retry=Retry(on=(TimeoutError,))), lambda c: Retry(on=TimeoutError)),
     ),
+    "an executor": Row(
+        work(executor="thread"),
+        ValueError,
+        "executor is 'threads', 'loop' or 'processes'",
+        (work(executor="threads"),),
+    ),
+    "a format of batches": Row(
+        work(batch_format="table", batch=(10, 0.01)),
+        ValueError,
+        "batch_format is 'records' or 'arrow'",
+        (
+            work(batch_format="records", batch=(10, 0.01)),
+            work(batch_format="arrow", batch=(10, 0.01)),
+        ),
+    ),
+    "a batch of records": Row(
+        work(batch=500),
+        ValueError,
+        "(records, seconds), such as (500, 1.0)",
+        (work(batch=(500, 1.0)),),
+    ),
+    "a transactional id that is empty": Row(
+        work(transactional_id=""),
+        ValueError,
+        "a name that no other member has, or None for no transactions",
+        (work(transactional_id=None),),
+    ),
+    "dead letters by a truth": Row(
+        work(dead_letter=False),
+        TypeError,
+        "dead_letter=False: a name (str), or None",
+        (work(dead_letter=None), lambda c: created(c, "named"), work(dead_letter="named")),
+    ),
+    "a number of workers": Row(
+        work(workers=0),
+        ValueError,
+        "workers=0: at least 1",
+        (work(workers=1),),
+    ),
     "an order by values": Row(
         work(order="value"),
         ValueError,
@@ -176,6 +215,17 @@ def test_transactions_of_process_read_committed_records(servers: str) -> None:
         bootstrap_servers=servers, group_id="committed", isolation_level="read_committed"
     ) as consumer:
         work(transactional_id="advice-work")(consumer)
+
+
+def test_transactions_of_process_are_those_of_a_group(servers: str) -> None:
+    settings: dict[str, Any] = {"bootstrap_servers": servers, "isolation_level": "read_committed"}
+    with (
+        Consumer(**settings) as consumer,
+        pytest.raises(ConfigError, match=re.escape("transactional_id needs a group.id")),
+    ):
+        work(transactional_id="advice-group")(consumer)
+    with Consumer(**settings, group_id="of-transactions") as consumer:
+        work(transactional_id="advice-group")(consumer)
 
 
 def test_a_loop_ends_where_stopping_is_true(servers: str, caplog: pytest.LogCaptureFixture) -> None:
