@@ -147,6 +147,10 @@ def test_a_setting_that_a_producers_error_names(settings: dict[str, Any], call: 
         call(producer)
 
 
+def reads(topic: str = "t", **given: Any) -> Call:
+    return lambda servers: read(topic, bootstrap_servers=servers, **given)
+
+
 def read_as(kind: Any) -> Call:
     """Reads a field as a type."""
     return lambda s: read("t", bootstrap_servers=s, value="json", errors="null", schema={"at": kind})
@@ -155,27 +159,24 @@ def read_as(kind: Any) -> Call:
 NAMED_TYPES = ("double", "int64", "string", "bool", "date32", "timestamp[us, tz=UTC]")
 READ = {
     "bad records by a setting": Row(
-        lambda s: read("t", bootstrap_servers=s, deserialization_errors="skip"),
+        reads(deserialization_errors="skip"),
         ConfigError,
         "read() keeps bad records with errors='null'; leave out deserialization.errors",
-        (lambda s: read("bad", bootstrap_servers=s, value="json", errors="null"),),
+        (reads("bad", value="json", errors="null"),),
     ),
     "how bad records are kept": Row(
-        lambda s: read("t", bootstrap_servers=s, value="json", errors="skip"),
+        reads(value="json", errors="skip"),
         ValueError,
         "errors is 'raise' or 'null'",
-        tuple(
-            lambda s, errors=errors: read("t", bootstrap_servers=s, value="json", errors=errors)
-            for errors in ("raise", "null")
-        ),
+        (reads(value="json", errors="raise"), reads(value="json", errors="null")),
     ),
     "a place that is no text": Row(
-        lambda s: read("t", bootstrap_servers=s, since=5),
+        reads(since=5),
         TypeError,
         "a date or time (2026-11-22, 2026-11-22T10:30, 2026-11-22T10:30Z), so long ago (-90s, -10m, -2h, -7d) or "
         "milliseconds since 1970 (time:1700000000000), a datetime, a date, or a mapping of offsets ({0: 1200})",
         tuple(
-            lambda s, since=since: read("t", bootstrap_servers=s, since=since)
+            reads(since=since)
             for since in (
                 *("earliest", "latest", "1", "-10", "2026-11-22", "2026-11-22T10:30", "2026-11-22T10:30Z"),
                 *("-90s", "-10m", "-2h", "-7d", "time:1700000000000"),

@@ -304,7 +304,9 @@ def test_records_are_done_in_the_process_that_has_read_them(servers: str) -> Non
             work.done(record)
         assert work.unfinished == 0
         consumer.commit()
-        assert consumer.committed([PARTITION])[PARTITION].offset == 3
+        committed = consumer.committed([PARTITION])[PARTITION]
+        assert committed is not None
+        assert committed.offset == 3
 
 
 def test_a_commit_beside_process_says_which_offsets(servers: str) -> None:
