@@ -403,7 +403,9 @@ class Channel:
             connection.address,
         )
         if self._on_native_heartbeats is not None:
-            self._heartbeat_sender = heartbeat_sender_of(self._stream, connection, self._on_native_heartbeats)
+            self._heartbeat_sender = heartbeat_sender_of(
+                self._stream, connection, self._on_native_heartbeats, self._sent_natively
+            )
         self.arm_native_heartbeat(self._heartbeat_plan, now)
         self._logins_seen = 0
         self._meters.opened(now)
@@ -558,6 +560,12 @@ class Channel:
         follow, arrivals = request.repeat.follow, self._poller.arrivals
         if follow is not None and arrivals is not None and connection.follows():
             intake.follow(arrivals, follow.table)
+
+    def _sent_natively(self, now: int, size: int, count: int) -> None:
+        """Count requests of ``size`` bytes each that the native thread has written."""
+        meters = self._node_meters
+        meters.requests.record_alike(now, size * count, count)
+        meters.outgoing.record_alike(now, size * count, count)
 
     def _repeated(self, now: int) -> None:
         """Count the requests and responses that the poller has handled by itself."""

@@ -23,10 +23,20 @@ if TYPE_CHECKING:
     from kadence.connection.connection import BrokerConnection
     from kadence.net.sockets import Stream
 
-__all__ = ["AVAILABLE", "NativeHeartbeatSender", "OnNativeHeartbeats", "bind_openssl", "heartbeat_sender_of"]
+__all__ = [
+    "AVAILABLE",
+    "Counts",
+    "NativeHeartbeatSender",
+    "OnNativeHeartbeats",
+    "bind_openssl",
+    "heartbeat_sender_of",
+]
 
 OnNativeHeartbeats = Callable[[list[Request], int], None]
 """Takes the heartbeats that the native thread has sent, and when (ms) the last of them."""
+
+Counts = Callable[[int, int, int], None]
+"""Takes the time (ms), the bytes of one heartbeat, and how many were sent."""
 
 if TYPE_CHECKING or drain.COMPILED:
     from kadence._native import native_heartbeat as _native
@@ -47,14 +57,14 @@ def bind_openssl(functions: tuple[int, int, int, int]) -> None:
 
 
 def heartbeat_sender_of(
-    stream: Stream, connection: BrokerConnection, told: OnNativeHeartbeats
+    stream: Stream, connection: BrokerConnection, told: OnNativeHeartbeats, counted: Counts
 ) -> NativeHeartbeatSender | None:
     """Passes heartbeats of this connection to the native thread; None if only Python can write on it."""
     session = stream.session
     return (
         None
         if session is None or not AVAILABLE
-        else NativeHeartbeatSender(_native.NativeHeartbeat(session), connection, told)
+        else NativeHeartbeatSender(_native.NativeHeartbeat(session), connection, told, counted)
     )
 
 
@@ -63,13 +73,15 @@ class NativeHeartbeatSender:
 
     Args:
         heartbeat: the native thread's side of the connection. told: called with the heartbeats that the native thread
-            has sent.
+            has sent. counted: called before that, for the metrics.
     """
 
     __slots__ = (
         "_armed",
+        "_armed_size",
         "_armed_version",
         "_connection",
+        "_counted",
         "_counter_at",
         "_frame",
         "_heartbeat",
@@ -80,10 +92,13 @@ class NativeHeartbeatSender:
         "_wish",
     )
 
-    def __init__(self, heartbeat: Any, connection: BrokerConnection, told: OnNativeHeartbeats) -> None:
+    def __init__(
+        self, heartbeat: Any, connection: BrokerConnection, told: OnNativeHeartbeats, counted: Counts
+    ) -> None:
         self._heartbeat = heartbeat
         self._connection = connection
         self._told = told
+        self._counted = counted
         self._wish: NativeHeartbeatPlan | None = None
         # The native thread's current heartbeat.
         self._armed: NativeHeartbeatPlan | None = None
@@ -91,7 +106,7 @@ class NativeHeartbeatSender:
         # The latest message as bytes.
         self._message: Any = None
         self._frame, self._version, self._counter_at = b"", 0, 0
-        self._armed_version = 0
+        self._armed_version = self._armed_size = 0
 
     def arm_native_heartbeat(self, wish: NativeHeartbeatPlan | None, now: int) -> None:
         """The heartbeat to send if nothing else is sent in time; None: none."""
@@ -112,6 +127,7 @@ class NativeHeartbeatSender:
             Request(sent.message, sent.node_id, FOREVER, sent.purpose, sent.tag, min_version=sent.min_version)
             for _ in range(count)
         ]
+        self._counted(now, self._armed_size, count)
         self._connection.native_heartbeats_sent(requests, self._armed_version, now)
         self._told(requests, self._heartbeat.sent_at)
 
@@ -151,7 +167,7 @@ class NativeHeartbeatSender:
                 "the native heartbeat cannot run, so no heartbeats are sent while the network thread is held up: %s",
                 error,
             )
-        self._armed, self._armed_version = wish, self._version
+        self._armed, self._armed_version, self._armed_size = wish, self._version, len(self._frame)
         self._held_until = connection.held_until
 
     def _disarm(self, now: int) -> None:
