@@ -57,8 +57,8 @@ OF_SOURCE: Final[dict[str, str]] = {
     "idlePollMs": "Stream only: the longest wait for new records before Spark asks again. Default: 500.",
     "brokerTimeoutMs": "Stream only: how long a running query waits for brokers that do not answer. Default: 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task waits for brokers to send records. Default: 120000.",
-    "fetchOffset.numRetries": "How often a failed look-up of offsets is repeated. Default: 3.",
-    "fetchOffset.retryIntervalMs": "The wait before each repetition. Default: 1000.",
+    "fetchOffset.numRetries": "Stream only: how often a failed look-up of offsets is repeated. Default: 3.",
+    "fetchOffset.retryIntervalMs": "Stream only: the wait before each repetition. Default: 1000.",
     **decode.OPTIONS,
 }
 """Every option but ``kafka.*``."""

@@ -15,7 +15,7 @@ from kadence_spark.pipeline.files import Files
 from kadence_spark.pipeline.model import Pipeline
 from kadence_spark.source.clients import driver_client
 from kadence_spark.source.offsets import to_shape
-from kadence_spark.source.options import parse
+from kadence_spark.source.options import STREAM_ONLY, parse
 from kadence_spark.source.start import check_existence, resolve
 
 __all__ = ["Range", "batch_options", "check_reachable", "pending"]
@@ -23,7 +23,7 @@ __all__ = ["Range", "batch_options", "check_reachable", "pending"]
 REACHED_S: Final = 3.0
 """How long `check_reachable` tries to connect."""
 
-_OF_STREAMS: Final = (
+_OF_STREAMS: Final = {
     "subscribe",
     "subscribepattern",
     "assign",
@@ -31,13 +31,8 @@ _OF_STREAMS: Final = (
     "startingtimestamp",
     "startingoffsetsbytimestamp",
     "startingoffsetsbytimestampstrategy",
-    "maxoffsetspertrigger",
-    "minoffsetspertrigger",
-    "maxtriggerdelay",
-    "maxbytespertrigger",
-    "commitoffsets",
-    "idlepollms",
-)
+    *(name.lower() for name in STREAM_ONLY),
+}
 """Options of the source that do not apply, or conflict, if ranges are given."""
 
 

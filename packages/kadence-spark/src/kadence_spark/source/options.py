@@ -36,7 +36,7 @@ from kadence_spark.source.start import (
     timestamps_place,
 )
 
-__all__ = ["CLIENT", "SourceOptions", "parse", "read_client"]
+__all__ = ["CLIENT", "STREAM_ONLY", "SourceOptions", "parse", "read_client"]
 
 _log = logger("kadence.spark")
 
@@ -71,7 +71,7 @@ CLIENT: Final = Side(
 """The client settings of the source."""
 
 _BATCH_ONLY: Final = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
-_STREAM_ONLY: Final = (
+STREAM_ONLY: Final = (
     "adoptTopicIds",
     "maxOffsetsPerTrigger",
     "minOffsetsPerTrigger",
@@ -80,7 +80,10 @@ _STREAM_ONLY: Final = (
     "idlePollMs",
     "brokerTimeoutMs",
     "commitOffsets",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
 )
+"""Options that a batch ignores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +324,7 @@ class _Values:
                 if self.text(name) is not None:
                     raise ConfigError(f"option {name} is for batch queries; a stream has no end", key=name)
         else:
-            for name in _STREAM_ONLY:
+            for name in STREAM_ONLY:
                 if self.text(name) is not None:
                     _log.warning("option %s has no effect in a batch query", name)
 

@@ -251,10 +251,15 @@ def test_bootstrap_servers_are_needed() -> None:
         parse({"subscribe": "t"}, streaming=True)
 
 
-def test_stream_options_in_a_batch_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "name", ["maxOffsetsPerTrigger", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs"]
+)
+def test_stream_options_in_a_batch_are_ignored_with_a_warning(
+    name: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING, "kadence.spark"):
-        batch(maxOffsetsPerTrigger="5")
-    assert "maxOffsetsPerTrigger has no effect in a batch query" in caplog.text
+        batch(**{name: "5"})
+    assert f"{name} has no effect in a batch query" in caplog.text
 
 
 def test_client_settings_travel_without_the_group_and_do_not_show() -> None:
