@@ -132,7 +132,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     )
     yield Row(
         "records-dropped-total",
-        "Records whose lock ended while they were buffered: they are delivered again",
+        "Records whose lock ended while they were buffered",
         lambda now: measures.dropped,
     )
     yield from metric_rows.lateness(shared_state)
