@@ -46,20 +46,21 @@ class Received:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._polls: dict[TopicPartition, tuple[list[int], list[SpanContext]]] = {}
+        # The last offset of each poll, with its span. The first entry stands for all polls before them.
+        self._polls: dict[TopicPartition, tuple[list[int], list[SpanContext | None]]] = {}
 
     def add(self, partition: TopicPartition, last_offset: int, span: SpanContext) -> None:
         """A poll brought records of the partition up to this offset."""
         with self._lock:
-            lasts, spans = self._polls.setdefault(partition, ([], []))
-            if lasts and lasts[-1] >= last_offset:
+            lasts, spans = self._polls.setdefault(partition, ([-1], [None]))
+            if lasts[-1] >= last_offset:
                 # It is read again, from further below.
-                lasts.clear()
-                spans.clear()
+                lasts[:], spans[:] = [-1], [None]
             lasts.append(last_offset)
             spans.append(span)
-            if len(lasts) > _MOST_RECEIVED:
+            if len(lasts) > _MOST_RECEIVED + 1:
                 del lasts[0], spans[0]
+                spans[0] = None
 
     def span_of(self, record: Record[Any, Any]) -> SpanContext | None:
         """The poll that brought it, if it is known."""
