@@ -168,7 +168,7 @@ READ = {
         reads(value="json", errors="skip"),
         ValueError,
         "errors is 'raise' or 'null'",
-        (reads(value="json", errors="raise"), reads(value="json", errors="null")),
+        tuple(reads("numbers", value="json", errors=errors) for errors in ("raise", "null")),
     ),
     "a place that is no text": Row(
         reads(since=5),

@@ -288,6 +288,7 @@ def test_records_are_done_in_the_process_that_has_read_them(servers: str) -> Non
     ) as consumer:
         consumer.assign([PARTITION])
         records = consumer.poll(10)
+        assert records
         work = consumer.track(records)
         child = os.fork()
         if child == 0:
@@ -299,14 +300,14 @@ def test_records_are_done_in_the_process_that_has_read_them(servers: str) -> Non
             finally:
                 os._exit(code)
         assert os.waitpid(child, 0)[1] == 0
-        assert work.unfinished == 3
+        assert work.unfinished == len(records)
         for record in records:
             work.done(record)
         assert work.unfinished == 0
         consumer.commit()
         committed = consumer.committed([PARTITION])[PARTITION]
         assert committed is not None
-        assert committed.offset == 3
+        assert committed.offset == consumer.position(PARTITION) > records[-1].offset
 
 
 def test_a_commit_beside_process_says_which_offsets(servers: str) -> None:

@@ -105,9 +105,10 @@ def test_nothing_is_sent_from_the_forbidden_time_on(link: Link) -> None:
     other.arm(due=armed_at + 200)
     other.read(len(FRAME))
     sent = link.heartbeat.count_sent()
-    assert 1 <= sent <= 4
+    # On a machine that pauses, the thread may have slept until then.
+    assert sent <= 4
     assert link.read(sent * len(FRAME)) == b"".join(heartbeat_number(number + 1) for number in range(sent))
-    assert link.heartbeat.sent_at < armed_at + 100
+    assert not sent or link.heartbeat.sent_at < armed_at + 100
     other.close()
 
 

@@ -21,7 +21,8 @@ _log = logger("kadence.spark")
 
 _ADVICE = (
     "To go on with what is left (all of a topic that was recreated) set failOnDataLoss=false. To read all that is "
-    "there begin with startingOffsets=earliest and no other start or end; a stream needs a new checkpointLocation for it."
+    "there begin with startingOffsets=earliest and no other start or end; a stream needs a new checkpointLocation for "
+    "it."
 )
 
 
