@@ -112,6 +112,72 @@ def test_a_number_that_a_closed_enum_does_not_have_is_not_set(data: bytes) -> No
     )
 
 
+def with_times() -> Any:
+    """A message with a duration and a timestamp, plain, repeated, in a map and in another message."""
+    needs = ["google/protobuf/duration.proto", "google/protobuf/timestamp.proto"]
+    file = descriptor_pb2.FileDescriptorProto(
+        name="times.proto", package="p", syntax="proto3", dependency=needs
+    )
+    inner, outer = file.message_type.add(name="Inner"), file.message_type.add(name="Outer")
+    entry = outer.nested_type.add(name="NamedEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, label=OPTIONAL, type=FIELD.TYPE_STRING)
+    duration: dict[str, Any] = {"type": FIELD.TYPE_MESSAGE, "type_name": ".google.protobuf.Duration"}
+    timestamp = {**duration, "type_name": ".google.protobuf.Timestamp"}
+    entry.field.add(name="value", number=2, label=OPTIONAL, **duration)
+    inner.field.add(name="took", number=1, label=OPTIONAL, **duration)
+    outer.field.add(name="took", number=1, label=OPTIONAL, **duration)
+    outer.field.add(name="at", number=2, label=OPTIONAL, **timestamp)
+    outer.field.add(name="many", number=3, label=FIELD.LABEL_REPEATED, **duration)
+    outer.field.add(
+        name="named",
+        number=4,
+        label=FIELD.LABEL_REPEATED,
+        type=FIELD.TYPE_MESSAGE,
+        type_name=".p.Outer.NamedEntry",
+    )
+    outer.field.add(name="inner", number=5, label=OPTIONAL, type=FIELD.TYPE_MESSAGE, type_name=".p.Inner")
+    return Messages([file]).named("p.Outer")
+
+
+FAR_S = 20_000_000_000
+"""634 years: as nanoseconds they have more than 64 bits. Google's longest duration is 10,000 years."""
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("where", ["took", "at", "many", "named", "inner"])
+def test_a_time_that_does_not_fit_is_bad_and_not_another_one(where: str, sign: int) -> None:
+    """ptars would make it the nearest one that fits."""
+    message = with_times()
+    made = message_factory.GetMessageClass(message)()
+    good = made.SerializeToString()
+    times = {
+        "took": lambda: made.took,
+        "at": lambda: made.at,
+        "many": made.many.add,
+        "named": lambda: made.named["k"],
+        "inner": lambda: made.inner.took,
+    }
+    times[where]().seconds = sign * (10**15 if where == "at" else FAR_S)
+    values = pa.array([good, made.SerializeToString(), good], pa.binary())
+    decoded = ProtobufFormat(message, arrow_of_message(message)).decode(values)
+    kind = "timestamp[us, tz=UTC]" if where == "at" else "duration[ns]"
+    assert decoded.bad == {1: f"a time does not fit into {kind}"}
+    assert [row is None for row in decoded.column.to_pylist()] == [False, True, False]
+
+
+def test_times_that_fit_are_exact() -> None:
+    message = with_times()
+    made = message_factory.GetMessageClass(message)()
+    made.took.seconds, made.took.nanos = 9_000_000_000, 1
+    made.at.seconds = FAR_S
+    values = pa.array([made.SerializeToString()], pa.binary())
+    decoded = ProtobufFormat(message, arrow_of_message(message)).decode(values)
+    assert not decoded.bad
+    took, at = (decoded.column.field(place).cast(pa.int64())[0].as_py() for place in range(2))
+    assert (took, at) == (9_000_000_000_000_000_001, FAR_S * 1_000_000)
+
+
 def test_an_open_enum_has_the_text_of_the_number() -> None:
     """As Protobuf's JSON."""
     file = descriptor_pb2.FileDescriptorProto(name="side.proto", package="p", syntax="proto3")

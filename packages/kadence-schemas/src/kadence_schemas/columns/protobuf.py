@@ -34,6 +34,9 @@ _NEARLY_ENDLESS: Final = (
 _IN_ALL_SUCH: Final = b"\xff\xff\xff\xff"
 """Searched first, which is quick."""
 
+_ENDS: Final = (-(2**63), 2**63 - 1)
+"""What ptars makes of a time that does not fit into 64 bits."""
+
 _SHALLOW: Final = 32 * 1024
 """In this many bytes groups cannot be nested so deeply that ptars, which follows them, overflows a stack of 4 MiB."""
 
@@ -53,7 +56,9 @@ class ProtobufFormat:
         self._parse = message_factory.GetMessageClass(message).FromString
         self._has_closed_enums = _has_closed_enums(message, set())
         self._target = target
-        problem = fits(arrow_of_message(message), target)
+        kind = arrow_of_message(message)
+        self._has_times = _has_times(kind)
+        problem = fits(kind, target)
         if problem is not None:
             raise ConfigError(f"the query's schema does not fit message {message.full_name}: {problem}")
 
@@ -87,6 +92,8 @@ class ProtobufFormat:
         found = self._struct(values)
         if self._has_closed_enums and _has_strays(found, self._message):
             found = self._struct(self._without_unknown(values))
+        if self._has_times:
+            _check_times(found)
         return fit(found, self._target)
 
     def _without_unknown(self, values: pa.Array) -> pa.Array:
@@ -187,6 +194,42 @@ def _is_stray(column: pa.Array, field: Any) -> bool:
         and pa.types.is_struct(column.type)
         and _has_strays(column, field.message_type)
     )
+
+
+def _has_times(kind: pa.DataType) -> bool:
+    """Whether there are timestamps or durations in values of this type."""
+    import pyarrow as pa
+
+    if pa.types.is_struct(kind):
+        return any(_has_times(kind.field(place).type) for place in range(kind.num_fields))
+    if pa.types.is_map(kind):
+        return _has_times(kind.item_type)
+    if pa.types.is_list(kind):
+        return _has_times(kind.value_type)
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_duration(kind))
+
+
+def _check_times(column: pa.Array) -> None:
+    """Refuse what ptars has changed into the nearest time that 64 bits hold.
+
+    Raises:
+        BadRecordError: there is such a time.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_struct(kind):
+        for place in range(kind.num_fields):
+            _check_times(column.field(place))
+    elif pa.types.is_map(kind):
+        _check_times(column.items)
+    elif pa.types.is_list(kind):
+        _check_times(column.flatten())
+    elif _has_times(kind):
+        ends = pc.is_in(column.view(pa.int64()), value_set=pa.array(_ENDS, pa.int64()))
+        if pc.any(ends).as_py():
+            raise BadRecordError(f"a time does not fit into {kind}")
 
 
 def arrow_of_message(message: Any) -> pa.DataType:
