@@ -5,10 +5,14 @@ The entries themselves are comments there, which tools/site_pages.py shows to mk
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import re
+from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 __all__ = ["entry", "names"]
@@ -50,9 +54,12 @@ def names(page: Path) -> str:
 
 def _rows(name: str, *, with_calls: bool) -> list[str]:
     module, _, last = name.rpartition(".")
-    what = getattr(importlib.import_module(module), last)
+    found = importlib.import_module(module)
+    what = getattr(found, last)
     shown = f"{last}{_arguments(what)}" if inspect.isfunction(what) else last
-    rows = [f"| `{shown}` | {_first_sentence(what)} |"]
+    # A text or a mapping has only the docstring of its type.
+    text = _below(found, last) if isinstance(what, str | Mapping) else inspect.getdoc(what)
+    rows = [f"| `{shown}` | {_first_sentence(text)} |"]
     if not (with_calls and isinstance(what, type)):
         return rows
     for each in dir(what):
@@ -61,8 +68,19 @@ def _rows(name: str, *, with_calls: bool) -> list[str]:
         if each.startswith("_") or not (callable(member) or isinstance(member, property)):
             continue
         form = f".{each}{_arguments(member)}" if callable(member) else f".{each}"
-        rows.append(f"| `{form}` | {_first_sentence(member)} |")
+        rows.append(f"| `{form}` | {_first_sentence(inspect.getdoc(member))} |")
     return rows
+
+
+def _below(module: ModuleType, name: str) -> str | None:
+    """The text below the assignment of a value; None if there is none, or another module assigns it."""
+    for statement, after in pairwise(ast.parse(inspect.getsource(module)).body):
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))) if (
+                found == name
+            ):
+                return text
+    return None
 
 
 def _arguments(function: object) -> str:
@@ -81,8 +99,8 @@ def _arguments(function: object) -> str:
     return f"({', '.join(told)})"
 
 
-def _first_sentence(what: object) -> str:
-    paragraph = (inspect.getdoc(what) or "").split("\n\n")[0]
+def _first_sentence(text: str | None) -> str:
+    paragraph = (text or "").split("\n\n")[0]
     if not paragraph:
         return "A type, for annotations."
     sentence = re.split(r"(?<=[.!?]) (?=[A-Z`])", " ".join(paragraph.split()))[0].rstrip(":.") + "."

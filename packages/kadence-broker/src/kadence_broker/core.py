@@ -212,8 +212,8 @@ class BrokerCore:
             if fault is not None:
                 # A line has a checksum, so nobody can edit it.
                 raise ConfigError(
-                    f"{self._disk.journal_path}: group {group_id!r}: {fault}; delete the line of this group there, and "
-                    "it has the broker's settings"
+                    f"{self._disk.journal_path}: group {group_id!r}: {fault}; delete the line of this group there: "
+                    "then the group has the broker's settings"
                 )
         self._disk.attach(Flusher(self._after, self.loop.call, self._worker))
         try:

@@ -53,8 +53,8 @@ NO_EXPIRY: Final[Mapping[str, int]] = {
 }
 """Broker settings for tests, which choose timestamps freely.
 
-By default a broker looks every 5 minutes for records whose timestamps are older than 7 days and deletes them, every 10
-minutes for the producers that wrote them, and for committed offsets of groups without members.
+By default a broker deletes records whose timestamps are older than 7 days: it looks for them every 5 minutes. Every 10
+minutes it forgets the producers that wrote them, and the expired committed offsets of groups without members.
 """
 
 _SESSION: Final = "broker.session.timeout.ms"

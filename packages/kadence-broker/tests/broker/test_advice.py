@@ -258,7 +258,9 @@ def test_a_setting_of_a_group_that_this_version_does_not_take(tmp_path: Path) ->
     (tmp_path / ".kafka_cleanshutdown").unlink()
     with pytest.raises(ConfigError) as caught:
         Broker(data_dir=tmp_path)
-    assert str(caught.value).endswith("delete the line of this group there, and it has the broker's settings")
+    assert str(caught.value).endswith(
+        "delete the line of this group there: then the group has the broker's settings"
+    )
     assert f"{journal}: group 'jobs': " in str(caught.value)
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(line for line in lines if b'"jobs"' not in line))
