@@ -58,6 +58,7 @@ def test_before_the_first_transaction_there_must_be_an_id() -> None:
         world.now_in.check_open()
     assert world.turn() == []
     world.run(world.now_in.begin_init())
+    world.now_in.has_returned()
     assert world.asked_for() == ["ApiVersions", "FindCoordinator", "InitProducerId"]
     init = world.asked[-1]
     assert (init.transactional_id, init.transaction_timeout_ms, init.producer_id) == ("x", 7_000, -1)
@@ -690,7 +691,6 @@ def test_ctrl_c_in_the_last_instant_of_a_commit_lets_the_program_ask_again() -> 
     world.begin()
     world.append()
     done = world.now_in.begin_commit()
-    world.now_in.waits()
     world.run(done)
     # The call did not return; the program calls again, as the page advises.
     assert world.now_in.begin_commit()()

@@ -81,10 +81,7 @@ def settle(
     if send_checks.is_in_doubt and start is not Transactions.begin_abort:
         yield from send_checks.know_why(send_checks.block_until())
     with send_checks.gate:
-        transactions = _transactions(send_checks)
-        done = start(transactions)
-        transactions.waits()
-        yield from send_checks.wait_until(done, call, limit)
+        yield from send_checks.wait_until(start(_transactions(send_checks)), call, limit)
 
 
 def has_returned(send_checks: SendChecks) -> None:

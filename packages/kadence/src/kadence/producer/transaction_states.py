@@ -47,6 +47,7 @@ TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
 
 SENDING: Final = frozenset({State.IN_TRANSACTION, State.COMMITTING})
 ENDING: Final = frozenset({State.COMMITTING, State.ABORTING})
+_STEPS: Final = frozenset({State.INITIALIZING, *ENDING})
 
 Done = Callable[[], bool]
 """Returns whether a step has ended; raises the error with which it failed. Under the lock."""
@@ -85,7 +86,7 @@ class Lifecycle:
         self.lines = HeldLines()
         self._admit = admit
         self._is_closing = False
-        self._left: State | None = None
+        self._unseen: State | None = None  # the last step, until its caller knows that it has ended
 
     # ------------------------------------------------------------ the application begins and ends
 
@@ -105,7 +106,7 @@ class Lifecycle:
         """Open a transaction."""
         if self.state is not State.READY:
             self._refuse("begin_transaction()")
-        self._left = None
+        self._unseen = None
         self.transaction = Transaction()
         self._move(State.IN_TRANSACTION)
 
@@ -141,20 +142,16 @@ class Lifecycle:
             self._refuse("abort_transaction()")
         return lambda: self._has_left(State.ABORTING)
 
-    def waits(self) -> None:
-        """A call waits for the step that was begun. It may time out or be interrupted before `has_returned`."""
-        self._left = self.state
-
     def has_returned(self) -> None:
         """The caller knows that the step has ended."""
-        self._left = None
+        self._unseen = None
 
     def _joins(self, step: State) -> bool:
-        """True if a call joins a step that is in progress, or one that ended without its caller having seen it."""
-        joins = self.state is step or (self.state is State.READY and self._left is step)
-        if joins:
-            self._left = None
-        return joins
+        """True if a call joins a step that is in progress, or one that ended without its caller having seen it.
+
+        A call may time out or be interrupted at any line before `has_returned`, and so may the call that joins it.
+        """
+        return self.state is step or (self.state is State.READY and self._unseen is step)
 
     def check_open(self) -> None:
         """Raise if records may not be sent now."""
@@ -223,6 +220,12 @@ class Lifecycle:
     def _move(self, state: State, error: KafkaError | None = None) -> None:
         if state not in TRANSITIONS[self.state]:
             raise AssertionError(f"{self.state.name} cannot become {state.name}")
-        self.state = state
+        # The application's thread may be interrupted after each line. Then no record comes in too late, and the call
+        # that is made again finds its step.
+        self._admit(False)
+        if state in _STEPS:
+            self._unseen = state
         self.error = error
-        self._admit(state is State.IN_TRANSACTION)
+        self.state = state
+        if state is State.IN_TRANSACTION:
+            self._admit(True)
