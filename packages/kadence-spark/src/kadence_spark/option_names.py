@@ -16,8 +16,9 @@ OF_SOURCE: Final[dict[str, str]] = {
     "subscribePattern": "Topics whose names contain a match of this Java regular expression, save internal ones.",
     "assign": 'Partitions as JSON, {"topic":[0,1]}.',
     "startingOffsets": (
-        'earliest, latest, committed, or JSON such as {"topic":{"0":23,"1":-2}} (-2: earliest, -1: latest). Default: '
-        "earliest for a batch, latest for a stream. A batch refuses latest."
+        "earliest, latest, committed (by kafka.group.id), or JSON with every partition, such as "
+        '{"topic":{"0":23,"1":-2}} (-2: earliest, -1: latest). Default: earliest for a batch, latest for a stream. A '
+        "batch refuses latest."
     ),
     "startingTimestamp": "Instead of startingOffsets: the first record at or after this time, in ms since 1970.",
     "startingOffsetsByTimestamp": 'The same for each partition, {"topic":{"0":1700000000000}}.',
@@ -39,25 +40,30 @@ OF_SOURCE: Final[dict[str, str]] = {
     ),
     "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger. Default: 15m.",
     "maxBytesPerTrigger": (
-        "Stream only: about the most bytes of keys, values and headers in a micro-batch; 64m is 64 MiB."
+        "Stream only: about the most bytes of keys, values and (if read) headers in a micro-batch; 64m is 64 MiB."
     ),
     "minPartitions": "The least number of tasks, if there are as many offsets; large Kafka partitions are split.",
     "maxRecordsPerPartition": "The most offsets of a task; larger Kafka partitions are split.",
     "maxBytesPerPartition": (
-        "About the most bytes of keys, values and headers in a task; larger Kafka partitions are split."
+        "About the most bytes of keys, values and (if read) headers in a task; larger Kafka partitions are split."
     ),
-    "targetRecordsPerTask": "If tasks would have more offsets on average, there are more tasks. Default: 500000.",
+    "targetRecordsPerTask": (
+        "If tasks would have more offsets on average, there are more tasks, at most one for each Kafka partition or "
+        "part of one. Default: 500000."
+    ),
     "parallelism": (
-        "How many tasks can run at once. Default: from session() or the command line of spark-submit; otherwise the "
-        "number of Kafka partitions."
+        "How many tasks can run at once. Default: as session(), or on Linux the command line of spark-submit, says; "
+        "otherwise the number of Kafka partitions."
     ),
     "includeHeaders": "Whether there is a column headers. Default: false.",
-    "groupIdPrefix": "The beginning of the source's client ids in the brokers' logs.",
+    "groupIdPrefix": "The beginning of the source's client ids, unless kafka.client.id is set.",
     "commitOffsets": "Stream only: commit the offsets of rows in the sink to kafka.group.id. Default: false.",
     "idlePollMs": "Stream only: the longest wait for new records before Spark asks again. Default: 500.",
     "brokerTimeoutMs": "Stream only: how long a running query waits for brokers that do not answer. Default: 300000.",
     "kafkaConsumer.pollTimeoutMs": "How long a task waits for brokers to send records. Default: 120000.",
-    "fetchOffset.numRetries": "Stream only: how often a failed look-up of offsets is repeated. Default: 3.",
+    "fetchOffset.numRetries": (
+        "Stream only: how often a look-up of offsets is repeated after an error that may pass. Default: 3."
+    ),
     "fetchOffset.retryIntervalMs": "Stream only: the wait before each repetition. Default: 1000.",
     **decode.OPTIONS,
 }

@@ -39,8 +39,8 @@ OPTIONS: Final[dict[str, str]] = {
     ),
     "key.wire": "The same for keys.",
     "value.subject": (
-        "The registry's subject whose newest schema load() without a schema takes. Default: TOPIC-value or TOPIC-key. "
-        "With a context, such as :.staging:orders-value, ids are looked up there, too."
+        "The registry's subject whose newest schema load() without a schema takes. Default, if subscribe names one "
+        "topic: TOPIC-value or TOPIC-key. With a context, such as :.staging:orders-value, ids are looked up there, too."
     ),
     "key.subject": "The same for keys.",
     "value.flat": "Whether load() without a schema makes a column of each field of the value. Default: false.",
