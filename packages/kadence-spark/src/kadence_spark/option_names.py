@@ -28,8 +28,8 @@ OF_SOURCE: Final[dict[str, str]] = {
     "endingOffsetsByTimestamp": "Batch only: the same for each partition.",
     "failOnDataLoss": "true (default): lost records end the query. false: they are skipped and logged.",
     "adoptTopicIds": (
-        "Stream only: topic=id,... of topics that are copies, with equal offsets, of those in the checkpoint. The "
-        "error about the new topic id shows the value. Use it for one start."
+        "Stream only, for one start: topic=id,... of topics that are copies, with equal offsets, of those in the "
+        "checkpoint. The error about the new id shows it."
     ),
     "maxOffsetsPerTrigger": (
         "Stream only: about the most offsets of a micro-batch, shared among partitions by their backlogs."
@@ -48,8 +48,8 @@ OF_SOURCE: Final[dict[str, str]] = {
         "About the most bytes of keys, values and (if read) headers in a task; larger Kafka partitions are split."
     ),
     "targetRecordsPerTask": (
-        "If tasks would have more offsets on average, there are more tasks, at most one for each Kafka partition or "
-        "part of one. Default: 500000."
+        "More offsets a task, on average, make more tasks, up to one for each Kafka partition or part of one. "
+        "Default: 500000."
     ),
     "parallelism": (
         "How many tasks can run at once. Default: as session(), or on Linux the command line of spark-submit, says; "

@@ -152,7 +152,7 @@ class Aggregate:
     )
     watermark: str | None = _key(
         "The timestamp column with each row's time. When a row has come that is later than a group's end by the delay, "
-        "the group is complete: rows of it that come after that are left out.",
+        "the group is complete: rows of it in later batches are left out.",
         default=None,
     )
     delay: str | None = _key(
@@ -193,7 +193,9 @@ class Output:
     topic: str | None = _key(
         "The topic. A record's value is the column value, or else the row as JSON.", default=None
     )
-    servers: str | None = _key("The topic's brokers. Default: those of the source.", default=None)
+    servers: str | None = _key(
+        "The topic's brokers. Default: those of the source, with its login and TLS.", default=None
+    )
     key: str | None = _key(
         "For a topic: the SQL expression of the key. Default: a column named key.",
         default=None,
@@ -202,7 +204,8 @@ class Output:
         "Columns by which the table is partitioned.", shape="texts", default=()
     )
     provenance: bool = _key(
-        "Whether a table gets the columns _topic, _partition and _offset of each row's record. replay needs them.",
+        "Whether a table gets the columns _topic, _partition and _offset of each row's record; groups have none. "
+        "replay needs them.",
         shape="boolean",
         default=True,
     )
@@ -232,7 +235,7 @@ class Pipeline:
     )
     checkpoint: str = _key("The directory of Spark's checkpoint, which has the pipeline's progress.")
     trigger: str = _key(
-        "available-now: read all present records and end; every 10s: run on, with a batch every ten seconds.",
+        "available-now: read all present records and end; every 10s: run on, with a batch each ten seconds at most.",
         pattern=re.compile(f"{AVAILABLE_NOW}|{TRIGGER.pattern}"),
         allowed='"available-now", or a time such as "every 10s", "every 500ms" or "every 5m"',
         default=AVAILABLE_NOW,
