@@ -16,7 +16,7 @@ STEPS: Final = 20_000
 """How many steps every check may take."""
 
 STEPS_A_BYTE: Final = 2
-"""How many more for each byte of the value's JSON."""
+"""How many more for each character of the value's JSON."""
 
 
 class TooManyStepsError(Exception):
@@ -27,8 +27,8 @@ class Steps:
     """The steps left for one check. `spend` takes from the check begun last on this thread.
 
     Args:
-        value: the value to check. notes: facts about the schema for keywords. a_byte: how many more steps for each byte
-            of its JSON.
+        value: the value to check. notes: facts about the schema for keywords. a_byte: how many more steps for each
+            character of its JSON.
     """
 
     def __init__(self, value: Any, notes: Any, a_byte: int = STEPS_A_BYTE) -> None:
