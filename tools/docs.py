@@ -397,7 +397,7 @@ def pipelines() -> str:
                 continue
             notes = []
             if (of, name) == (pipeline_model.Pipeline, "name"):
-                notes.append("default: the file's name")
+                notes.append("default: the file's name without its ending")
             elif pipeline_model.required(each):
                 notes.append("required")
             elif each.default not in (MISSING, None, ()):
