@@ -124,8 +124,8 @@ def state_machines() -> str:
         NOTE,
         "## A member of a classic group, in the consumer",
         (
-            "`kadence.consumer.group.classic_joining`. A member joins when the application polls, and becomes STALE "
-            "when the application does not poll for `max.poll.interval.ms`."
+            "`kadence.consumer.group.classic_joining`. A member first joins at a poll, and becomes STALE when the "
+            "application does not poll for `max.poll.interval.ms` (or `session.timeout.ms`, if longer)."
         ),
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
