@@ -335,6 +335,22 @@ def test_bad_records_end_process_by_default_and_the_advice_is_in_the_settings(si
     assert "seek" not in str(raised.value)
 
 
+def test_a_handler_that_reads_a_bad_record_elsewhere_has_failed_an_attempt(simulated: Simulated) -> None:
+    """Its own record is good: it is tried again, and not skipped."""
+    simulated.write("one", 1)
+    attempts: list[int] = []
+
+    def work(record: Record[Any, Any], context: Context) -> None:
+        attempts.append(context.attempt)
+        if context.attempt == 1:
+            raise RecordDeserializationError("of another consumer", record=record)
+
+    subject = member(simulated, value_deserializer=int, deserialization_errors="skip")
+    totals = subject.process(work, until=lambda: simulated.offset() == 1, retry=Retry(backoff=0))
+    assert attempts == [1, 2]
+    assert (totals.done, totals.failed) == (1, 1)
+
+
 def test_a_dead_letter_topic_of_the_consumer_that_is_missing_is_told_at_once(simulated: Simulated) -> None:
     subject = member(
         simulated, value_deserializer=int, deserialization_errors="dead-letter", dead_letter_topic="no.such"

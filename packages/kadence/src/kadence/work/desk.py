@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final, Protocol
 from kadence.client.aside import Caller, Calls
 from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, wait_seconds
-from kadence.errors import DeadLetterError, RecordDeserializationError
+from kadence.errors import DeadLetterError
 from kadence.errors.remedies import may_pass
 from kadence.forked import ThisProcess, in_children
 from kadence.logs import LogLimiter, logger
@@ -30,6 +30,7 @@ from kadence.work.letters import (
     attempts_of,
     dead_letter,
     due_at,
+    is_bad,
     is_of_all,
     place_of,
     retry_record,
@@ -248,6 +249,7 @@ class Desk:
         attempts = task.attempts + 1
         retry = settings.retry
         is_undecided = isinstance(error, UndecidedError)
+        is_refused = is_bad(error, record)
         if is_undecided and error.__cause__ is not None:
             error = error.__cause__
         with self.lock:
@@ -263,12 +265,12 @@ class Desk:
             self._under_lock(self.scheduler.drop, task)
         elif is_of_all(error):
             self._end_with(task, error)
-        elif isinstance(error, RecordDeserializationError) and settings.skips_bad:
+        elif is_refused and settings.skips_bad:
             log.warning("skipped: %s", error)
             with self.lock:
                 self.bad += 1
             self._passes_over(task)
-        elif not isinstance(error, RecordDeserializationError) and retry.allows(attempts, error):
+        elif not is_refused and retry.allows(attempts, error):
             wait = retry.wait_ms(attempts, self._chance)
             log.info(
                 "attempt %d of %s failed; next attempt in %.1f s: %r",
@@ -329,8 +331,8 @@ class Desk:
 
     def _dead_letter(self, task: Task, error: BaseException, attempts: int) -> Letter | None:
         """The dead letter record of a record; None without a dead letter topic."""
-        is_bad = isinstance(error, RecordDeserializationError)
-        topic = self._settings.bad_letter if is_bad else self._settings.dead_letter
+        settings = self._settings
+        topic = settings.bad_letter if is_bad(error, task.record) else settings.dead_letter
         if topic is None:
             return None
         wall = self._wall_ms()

@@ -16,7 +16,7 @@ record that goes round between topics does not grow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 from kadence.errors import RecordDeserializationError, WorkerStartError
 from kadence.errors.remedies import Remedy, remedy_of
@@ -35,6 +35,7 @@ __all__ = [
     "bad_record",
     "dead_letter",
     "due_at",
+    "is_bad",
     "is_of_all",
     "named",
     "number_in",
@@ -124,6 +125,11 @@ class UndecidedError(Exception):
 def is_of_all(error: BaseException) -> bool:
     """Whether each record would fail with this error. Then it ends the processing."""
     return isinstance(error, (ResultError, WorkerStartError))
+
+
+def is_bad(error: BaseException, record: Record[Any, Any]) -> TypeGuard[RecordDeserializationError]:
+    """Whether a deserialiser refused this record. A handler may raise the error of a record that it read elsewhere."""
+    return isinstance(error, RecordDeserializationError) and error.record is record
 
 
 def named(record: Record[Any, Any]) -> str:
@@ -268,7 +274,7 @@ def _dead_letter(
     *,
     is_retry: bool,
 ) -> ProducerRecord:
-    if isinstance(error, RecordDeserializationError):
+    if is_bad(error, record):
         more = [("field", error.field.encode()), *more]
         # The deserialiser's own error, as in the dead letter records of polls.
         error = error.__cause__ or error

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.clock import add_ms
-from kadence.errors import ConfigError, KafkaError, RecordDeserializationError, WakeupError
+from kadence.errors import ConfigError, KafkaError, WakeupError
 from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
 from kadence.printable import plural
 from kadence.records import Record
 from kadence.types import TopicPartition
 from kadence.work.desk import Desk
-from kadence.work.letters import place_of
+from kadence.work.letters import is_bad, place_of
 from kadence.work.meters import Totals
 from kadence.work.processing import Processing
 from kadence.work.retry import Retry
@@ -250,8 +250,7 @@ class QueueDesk(Desk):
         settle(self._leaving)
 
     def _gives_up(self, task: Task, attempts: int, error: BaseException) -> None:
-        is_bad = isinstance(error, RecordDeserializationError)
-        if is_bad and self._policy in ("raise", "release"):
+        if is_bad(error, task.record) and self._policy in ("raise", "release"):
             log.warning("released: %s", error)
             self._under_lock(self.scheduler.drop, task)
             if self._policy == "raise":
