@@ -457,6 +457,16 @@ def test_b11_with_a_listener_partitions_whose_assigned_callback_did_not_run_are_
     assert bench.member.history == [("LosePartitions", tuple(partitions("t", 0, 1)))]
 
 
+@pytest.mark.parametrize(("name", "when"), [(None, ""), ("one", " when its session has ended")])
+def test_b4_a_member_that_nothing_polled_says_when_its_partitions_go_to_others(
+    name: str | None, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(group_instance_id=name)
+    bench.stable(0, 1)
+    bench.ship.poll_timed_out(bench.now)
+    assert f"Its partitions go to other members{when}. Poll more often" in caplog.text
+
+
 # ------------------------------------------------------------ heartbeats
 
 

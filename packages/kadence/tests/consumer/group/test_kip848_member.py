@@ -458,6 +458,16 @@ def test_a_fenced_instance_stays_out_until_subscribe() -> None:
 # ---------------------------------------------------------------- leaving
 
 
+@pytest.mark.parametrize(("name", "when"), [(None, ""), ("i", " when its session has ended")])
+def test_b4_a_member_that_nothing_polled_says_when_its_partitions_go_to_others(
+    name: str | None, when: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench(group_instance_id=name)
+    bench.settle(0)
+    bench.member.poll_timed_out(bench.now)
+    assert f"Its partitions go to other members{when}. Poll more often" in caplog.text
+
+
 def test_b7_leave_revokes_first_with_heartbeats_and_then_says_minus_1(bench: Bench) -> None:
     bench.settle(0)
     bench.member.leave(bench.now, reason="test")

@@ -35,6 +35,7 @@ from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.classic_joining import OUT, SECOND_ROUND, Joining, JoiningState
 from kadence.consumer.group.classic_requests import LeaveGroupDepartures, SyncGroupRequest
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
+from kadence.consumer.group.leaving import warn_of_silence
 from kadence.consumer.group.membership import ClusterView, GroupConfig, HeartbeatOutcome
 from kadence.consumer.subscription import PartitionState, Subscription
 from kadence.errors import FencedInstanceIdError, KafkaError
@@ -192,14 +193,7 @@ class ClassicMembership(Joining):
 
         A static member sends nothing: its partitions stay assigned to it until its session ends.
         """
-        log.warning(
-            "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go "
-            "to other members. Poll more often, process less per poll (max.poll.records), or raise "
-            "max.poll.interval.ms",
-            self.group.group_id,
-            self.group.member_id,
-            self._config.processing_timeout_ms,
-        )
+        warn_of_silence(self.group, self._config.processing_timeout_ms)
         leaving = self.state is JoiningState.LEAVING
         self._departures.add(now, self.group, self._join, "nothing was polled for max.poll.interval.ms")
         self._partitions.lose()

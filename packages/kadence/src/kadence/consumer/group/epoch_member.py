@@ -27,7 +27,7 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed, IdentityChanged
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.leaving import Departures
+from kadence.consumer.group.leaving import Departures, warn_of_silence
 from kadence.consumer.group.member_states import HEARTBEATING, OUT, TRANSITIONS, State
 from kadence.consumer.group.membership import SENT_NATIVELY, ClusterView, GroupConfig, HeartbeatOutcome
 from kadence.errors import FencedInstanceIdError, KafkaError
@@ -306,14 +306,7 @@ class EpochMember(abc.ABC):
 
     def poll_timed_out(self, now: int) -> None:
         """Nothing was polled for the processing timeout: leave until something is (B4)."""
-        log.warning(
-            "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go "
-            "to other members. Poll more often, process less per poll (max.poll.records), or raise "
-            "max.poll.interval.ms",
-            self.group.group_id,
-            self.group.member_id,
-            self._config.processing_timeout_ms,
-        )
+        warn_of_silence(self.group, self._config.processing_timeout_ms)
         self._leave_reason = "nothing was polled for max.poll.interval.ms"
         if self.state is not State.PREPARE_LEAVING:
             self._becomes_stale = self.needs_polled = True

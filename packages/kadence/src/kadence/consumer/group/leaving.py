@@ -43,6 +43,7 @@ __all__ = [
     "explain_transport",
     "not_ours",
     "outsider",
+    "warn_of_silence",
 ]
 
 log = logger("kadence.consumer")
@@ -173,6 +174,21 @@ class Departures(abc.ABC):
             departure.reason,
             f": {error_codes.name(code)}" if code else "",
         )
+
+
+def warn_of_silence(group: GroupMetadata, timeout_ms: int) -> None:
+    """Log that this member leaves, because nothing was polled for the processing timeout.
+
+    The coordinator keeps the partitions of a static member until its session ends.
+    """
+    log.warning(
+        "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go to other "
+        "members%s. Poll more often, process less per poll (max.poll.records), or raise max.poll.interval.ms",
+        group.group_id,
+        group.member_id,
+        timeout_ms,
+        "" if group.group_instance_id is None else " when its session has ended",
+    )
 
 
 _NO_KIP_848 = (
