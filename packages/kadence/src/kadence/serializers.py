@@ -93,7 +93,7 @@ def double(value: float) -> bytes:
 def boolean(value: bool) -> bytes:
     """One byte: 0 or 1."""
     if not isinstance(value, bool):
-        raise TypeError(f"a boolean is True or False, not {value!r}")
+        raise TypeError(f"a boolean is True or False, not {type(value).__name__}")
     return b"\1" if value else b"\0"
 
 

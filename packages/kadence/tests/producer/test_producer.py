@@ -435,8 +435,8 @@ def test_what_cannot_be_sent(broker: Broker) -> None:
             producer.send("t", b"", 5)
         with pytest.raises(SerializationError, match="header 'h' must be bytes"):
             producer.send("t", b"", headers={"h": 1})  # type: ignore[arg-type]
-        with pytest.raises(SerializationError, match="a header is a pair"):
-            producer.send("t", b"", headers=[(b"h", b"1")])  # type: ignore[list-item]
+        with pytest.raises(SerializationError, match=r"a header is a pair .*, not \(bytes, bytes\)$"):
+            producer.send("t", b"", headers=[(b"h", b"secret")])  # type: ignore[list-item]
         with pytest.raises(RecordTooLargeError, match=r"takes 1021 bytes, more than max.request.size=1000"):
             producer.send("t", b"x" * 1000)
     with (

@@ -10,6 +10,7 @@ from tests.work import handlers
 from tests.work.worlds import Real
 
 from kadence.work import Retry
+from kadence.work.workers import outputs_of
 
 CHOSEN = [
     ("threads", "threads"),
@@ -84,3 +85,9 @@ def test_a_handler_that_returns_what_cannot_be_shown_ends_it(real: Real, kind: s
         )
     assert real.read("dead") == []
     assert real.offset() == 0
+
+
+@pytest.mark.parametrize("result", [b"secret", [b"secret"]])
+def test_s3_a_result_that_is_no_record_is_named_by_its_class(result: Any) -> None:
+    with pytest.raises(TypeError, match=r"ProducerRecords.*, not bytes$"):
+        list(outputs_of(result) or ())

@@ -106,7 +106,8 @@ def checked_headers(headers: Headers) -> Sequence[Header]:
     checked: list[Header] = []
     for pair in map(tuple, pairs):
         if len(pair) != 2 or not isinstance(pair[0], str):
-            raise SerializationError(f"a header is a pair of name (str) and bytes or None, not {pair!r}")
+            kinds = ", ".join(type(part).__name__ for part in pair)
+            raise SerializationError(f"a header is a pair of name (str) and bytes or None, not ({kinds})")
         name, data = pair
         if not name.isascii() and any("\ud800" <= char <= "\udfff" for char in name):
             raise SerializationError(

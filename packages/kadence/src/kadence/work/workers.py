@@ -20,7 +20,6 @@ from kadence.deserializers import converts_on_loop
 from kadence.errors import ConfigError, HandlerTimeoutError, RecordDeserializationError, SchemaRegistryError
 from kadence.errors.local import AnswerPendingError
 from kadence.forked import FORKS
-from kadence.printable import text_of
 from kadence.records import Record
 from kadence.work.context import Context
 from kadence.work.desk import Desk
@@ -137,14 +136,14 @@ def outputs_of(result: Any) -> Iterable[ProducerRecord] | None:
         return _checked(result)
     raise ResultError(
         "a handler returns None, ProducerRecords (one, a list or tuple of them, or a generator), not "
-        f"{text_of(result, repr)}"
+        f"{type(result).__name__}"
     )
 
 
 def _checked(results: Iterable[Any]) -> Iterator[ProducerRecord]:
     for each in results:
         if not isinstance(each, ProducerRecord):
-            raise ResultError(f"a handler returns or yields ProducerRecords, not {text_of(each, repr)}")
+            raise ResultError(f"a handler returns or yields ProducerRecords, not {type(each).__name__}")
         yield each
 
 
