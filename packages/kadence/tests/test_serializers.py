@@ -67,7 +67,7 @@ def test_each_refuses_what_it_cannot_write(name: str, value: Any) -> None:
 
 
 def test_s3_the_error_of_a_boolean_has_not_the_value() -> None:
-    with pytest.raises(TypeError, match="^a boolean is True or False, not str$"):
+    with pytest.raises(TypeError, match=r"^a boolean is True or False, not str$"):
         serializers.boolean("secret")  # type: ignore[arg-type]
 
 
