@@ -261,7 +261,7 @@ class AsyncProducer:
 
         Any thread may call it; sends no request, and waits for nothing.
 
-        Rates and averages are of the last 30 to 60 s. A value that was never measured is NaN.
+        Rates and averages are of the last 60 to 90 s. A value that was never measured is NaN.
         """
         return self._calls.metrics()
 

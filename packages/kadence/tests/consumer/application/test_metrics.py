@@ -12,7 +12,7 @@ import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 from tests.virtual import VirtualCluster
 
-from kadence import AsyncConsumer, MetricName, RebalanceListener, TopicPartition
+from kadence import AsyncConsumer, KafkaTimeoutError, MetricName, RebalanceListener, TopicPartition
 from kadence.consumer.application.metrics import CLIENT, COORDINATOR, FETCH, KADENCE, NODE
 
 pytestmark = [pytest.mark.needs("reading"), pytest.mark.brokers("virtual")]
@@ -59,6 +59,21 @@ def test_what_was_read_is_counted_in_all_and_by_topic(cluster: Cluster) -> None:
     assert value(metrics, "connection-count", CLIENT) >= 2
     assert 0 <= value(metrics, "last-poll-seconds-ago", CLIENT) < 60
     assert value(metrics, "application-events-expired-count", CLIENT) == 0
+
+
+@pytest.mark.needs("groups")
+def test_the_time_of_calls_that_raise_counts_too(cluster: VirtualCluster) -> None:
+    cluster.create_topic("t", 1)
+    consumer = cluster.make(group_id="g")
+    consumer.committed([TopicPartition("t", 0)], timeout=20)
+    cluster.simulation.broker.crash()
+    before = consumer.metrics()
+    with pytest.raises(KafkaTimeoutError):
+        consumer.commit({TopicPartition("t", 0): 1}, timeout=2)
+    with pytest.raises(KafkaTimeoutError):
+        consumer.committed([TopicPartition("t", 0)], timeout=3)
+    for name, seconds in (("commit-sync-time-ns-total", 2), ("committed-time-ns-total", 3)):
+        assert value(consumer.metrics(), name, CLIENT) - value(before, name, CLIENT) == seconds * 1e9
 
 
 def test_a_partition_tells_its_lag_without_a_request_and_is_gone_when_it_is_not_ours(

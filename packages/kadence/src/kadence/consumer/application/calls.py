@@ -356,8 +356,10 @@ class Calls(ClientCalls):
         if not wanted:
             return {}
         began = self._clock.now_ms()
-        found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
-        self._shared_state.measures.poll_measures.committed_ms += self._clock.now_ms() - began
+        try:
+            found = yield from self._core.call(m.FetchCommitted, self._deadline(timeout), partitions=wanted)
+        finally:
+            self._shared_state.measures.poll_measures.committed_ms += self._clock.now_ms() - began
         return cast("dict[TopicPartition, OffsetAndMetadata | None]", found)
 
     # ------------------------------------------------------------ the cluster

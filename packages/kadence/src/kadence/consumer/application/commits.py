@@ -120,7 +120,8 @@ class Commits:
         except CommitFailedError as error:
             self._remember(_but(chosen, error))
             raise
-        self._shared_state.measures.poll_measures.commit_sync_ms += self._clock.now_ms() - began
+        finally:
+            self._shared_state.measures.poll_measures.commit_sync_ms += self._clock.now_ms() - began
         self._remember({p: at for p, at in chosen.items() if p not in void} if void else chosen)
         self._exchange.take_background_events()
         yield from self.run_callbacks()

@@ -64,7 +64,7 @@ class MemberState:
 
         Any thread may call it; sends no request.
 
-        Rates and averages are of the last 30 to 60 s. A value that was never measured is NaN; a metric that says
+        Rates and averages are of the last 60 to 90 s. A value that was never measured is NaN; a metric that says
         how long ago something happened is -1 if it never did.
         """
         return self._calls.metrics()

@@ -278,7 +278,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
-        "Bytes of fetched, decompressed and decoded records that wait for a poll; buffer.memory bounds them",
+        "Bytes of fetched, decompressed and decoded records that wait for a poll",
         lambda now: shared_state.held_bytes(),
     )
     yield Row(

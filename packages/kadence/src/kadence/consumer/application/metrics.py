@@ -2,7 +2,7 @@
 
 Each row is a name and how to read it from `Measures`; reading changes nothing and sends no request. Rows of the client
 are made once, those of brokers, topics and partitions when they are first seen. Kafka's semantics hold unless
-docs/metrics.md says otherwise: rates and averages are of the last 30 to 60 s, NaN and −1 mean "never".
+docs/metrics.md says otherwise: rates and averages are of the last 60 to 90 s, NaN and −1 mean "never".
 """
 
 from __future__ import annotations

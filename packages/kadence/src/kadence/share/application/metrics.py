@@ -122,7 +122,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
         lambda now: float(measures.held()),
     )
     yield from times(
-        "acknowledge-latency", "time to the answer of an acknowledgement", measures.acknowledge_ms
+        "acknowledge-latency", "time to the answer of ShareAcknowledge", measures.acknowledge_ms
     )
     yield from amounts("locks-renewed", "locks of records that were renewed", measures.renewed)
     yield from amounts(
