@@ -121,9 +121,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
         "Acquired offsets that are not acknowledged: buffered, or held by the application",
         lambda now: float(measures.held()),
     )
-    yield from times(
-        "acknowledge-latency", "time to the answer of ShareAcknowledge", measures.acknowledge_ms
-    )
+    yield from times("acknowledge-latency", "time to the answer of ShareAcknowledge", measures.acknowledge_ms)
     yield from amounts("locks-renewed", "locks of records that were renewed", measures.renewed)
     yield from amounts(
         "acknowledgements-void",
