@@ -66,6 +66,9 @@ there or, if it has none, when the group has committed up to there.
 
 {FORMS}"""
 
+_FROM_START: Final = Where("earliest")
+"""The default of --from: this object, so that it differs from an ``earliest`` that is given."""
+
 _PATIENCE_S: Final = 60.0
 _QUIET_S: Final = 5.0
 """The wait before a message that other members have all partitions: this member may get some soon."""
@@ -98,7 +101,7 @@ def add(commands: Any, summary: str) -> None:
         dest="start",
         metavar="WHERE",
         type=read_where,
-        default=Where("earliest"),
+        default=_FROM_START,
         help="where to begin; with --group only earliest or latest (default: earliest)",
     )
     parser.add_argument(
@@ -185,7 +188,10 @@ def run(arguments: argparse.Namespace) -> int:
     }
     if arguments.group:
         config["group.id"] = arguments.group
-        config.setdefault("auto.offset.reset", "latest" if arguments.start.kind == "latest" else "earliest")
+        if arguments.start is _FROM_START:
+            config.setdefault("auto.offset.reset", "earliest")
+        else:
+            config["auto.offset.reset"] = arguments.start.kind
     else:
         # The start is looked up, and records deleted behind it are reported: see `Losses`.
         config["auto.offset.reset"] = "none"

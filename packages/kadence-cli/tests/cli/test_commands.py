@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -410,6 +411,18 @@ def test_a_group_goes_on_where_it_was(kadence: Run, broker: Broker) -> None:
     assert [row["offset"] for row in kadence("consume", "t", "-g", "g", "-n", "4").rows] == [0, 1, 2, 3]
     assert [row["offset"] for row in kadence("consume", "t", "-g", "g", "-e").rows] == [4, 5, 6, 7, 8, 9]
     assert kadence("consume", "t", "-g", "g", "-e").rows == []
+
+
+def test_from_counts_more_than_a_file_of_settings(kadence: Run, tmp_path: Path) -> None:
+    """A group without offsets begins where the command line says."""
+    file = tmp_path / "client.properties"
+    file.write_text("auto.offset.reset=latest\n")
+    kadence("produce", "t", "--format", "lines", stdin=b"1\n2\n")
+    given, not_given = (
+        kadence("--config", str(file), "consume", "t", "-g", group, "-e", *start).rows
+        for group, start in (("a", ("--from", "earliest")), ("b", ()))
+    )
+    assert ([row["value"] for row in given], not_given) == (["1", "2"], [])
 
 
 # ---------------------------------------------------------------- topics
