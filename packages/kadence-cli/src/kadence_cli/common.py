@@ -175,7 +175,7 @@ def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> 
         "--cluster",
         metavar="NAME",
         default=default,
-        help="a named cluster (docs/cluster.md; default: $KADENCE_CLUSTER)",
+        help="a named cluster, also before the command (docs/cluster.md; default: $KADENCE_CLUSTER)",
     )
     action.completer = _clusters  # type: ignore[attr-defined]
 

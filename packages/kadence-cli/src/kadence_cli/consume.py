@@ -55,9 +55,9 @@ Formats of a line:
 With -o the records go to a file, up to the present end or --to. The file's
 name or --format says which kind: .parquet, .arrow and .csv have columns,
 .jsonl has such lines. The file appears when it is complete. It ends before
-open transactions and leaves out aborted ones, unless you give
--X isolation.level=read_uncommitted; stdout shows both, unless you give
--X isolation.level=read_committed.
+open transactions and leaves out aborted ones, unless you set
+isolation.level=read_uncommitted; stdout shows both, unless you set
+isolation.level=read_committed.
 If brokers delete records (retention) before a command without a group has read
 them, stderr names these, and the status is 1; -o then writes no file.
 With -e or --to the status is 0 at the end, and 1 if --timeout comes first. In
