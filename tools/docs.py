@@ -48,7 +48,7 @@ def configuration() -> str:
         NOTE,
         (
             "Give settings in a dictionary, as keywords in snake_case, or both: "
-            '`Consumer({"group.id": "g"}, max_poll_records=100)`. Most have Kafka\'s names. An unknown key raises '
+            '`Consumer({"group.id": "g"}, max_poll_records=100)`. An unknown key raises '
             "`ConfigError`."
         ),
         "## Every client",
@@ -111,8 +111,8 @@ def allowed(key: config.Key) -> str:
         return ", ".join(f"`{choice}`" if choice else "empty" for choice in key.choices)
     has_bounds = key.low is not None or key.high not in (None, INT32_MAX)
     bounds = [
-        "" if key.kind == "int" and has_bounds else key.kind,
-        f"≥ {number(key.low)}" if key.low is not None else "",
+        "" if key.kind in ("int", "count") and has_bounds else key.kind,
+        "≥ 1, -1, `auto`" if key.kind == "count" else f"≥ {number(key.low)}" if key.low is not None else "",
         f"≤ {number(key.high)}" if key.high not in (None, INT32_MAX) else "",
     ]
     return ", ".join(filter(None, bounds))

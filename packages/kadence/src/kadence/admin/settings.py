@@ -12,6 +12,6 @@ class AdminSettings(ClientSettings, total=False):
     """The settings of an admin client as its keywords: ``Admin(**settings)``."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
-    as process(). Default: 60000.
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), or loops such as
+    process(). Default: 60000.
     """

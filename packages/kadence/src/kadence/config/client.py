@@ -30,7 +30,7 @@ def api_timeout() -> Any:
     return key(
         "int",
         60_000,
-        "How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such as "
+        "How long a blocking call without timeout= may take. It does not limit poll(), close(), or loops such as "
         "process().",
         low=0,
         high=INT32_MAX,
@@ -58,8 +58,8 @@ class ClientConfig:
         "int",
         0,
         "If the client finds no address of any name in bootstrap.servers within this time of its first look-up, calls "
-        "raise BootstrapResolutionError, and it can only be closed. 0: it goes on looking names up, and calls end by "
-        "their own timeouts.",
+        "raise BootstrapResolutionError, and the client can only be closed. 0: it goes on looking names up, and calls "
+        "end by their own timeouts.",
         low=0,
         high=INT32_MAX,
         since="KIP-909",
@@ -78,7 +78,7 @@ class ClientConfig:
     retry_backoff_ms: int = key(
         "int",
         100,
-        "How long the client waits before it first repeats a failed request; at most retry.backoff.max.ms.",
+        "How long the client mostly waits before it first repeats a failed request; at most retry.backoff.max.ms.",
         low=0,
     )
     retry_backoff_max_ms: int = key(
@@ -89,7 +89,10 @@ class ClientConfig:
         since="KIP-580",
     )
     reconnect_backoff_ms: int = key(
-        "int", 50, "How long the client waits before it first repeats a failed connection attempt.", low=0
+        "int",
+        50,
+        "How long the client waits before it first repeats a failed attempt to connect to a broker.",
+        low=0,
     )
     reconnect_backoff_max_ms: int = key(
         "int",
@@ -101,20 +104,20 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = key(
         "int",
         10_000,
-        "How long one attempt to connect may take.",
+        "How long one attempt to connect to a broker may take, with all its addresses, TLS and login.",
         low=1,
         since="KIP-601",
     )
     connections_max_idle_ms: int = key(
         "int",
         540_000,
-        "Close a connection that was not used for this long; -1: never.",
+        "The client closes a connection that was not used for this long; -1: never.",
         low=-1,
     )
     metadata_max_age_ms: int = key(
         "int",
         300_000,
-        "The longest time after which the client asks for the cluster's metadata again.",
+        "How old the client lets the cluster's metadata become before it asks again.",
         low=0,
     )
     metadata_recovery_strategy: str = key(
@@ -220,10 +223,12 @@ class ClientConfig:
     ssl_ca_location: str | None = key(
         "string",
         None,
-        "PEM file with the certificate authorities to trust. When not set, those of the system.",
+        "PEM file with the certificate authorities to trust. Without this and ssl.truststore.…, those of the system.",
     )
     ssl_certificate_location: str | None = key("string", None, "PEM file of the client certificate chain.")
-    ssl_key_location: str | None = key("string", None, "PEM file of the client's private key.")
+    ssl_key_location: str | None = key(
+        "string", None, "PEM file of the client's private key. When not set, the file of the chain has it."
+    )
     ssl_key_password: Secret | None = key("password", None, "Password of the private key.")
     ssl_truststore_type: str | None = key("string", None, "Type of the trust store; only PEM is supported.")
     ssl_truststore_location: str | None = key(

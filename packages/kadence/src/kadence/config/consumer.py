@@ -37,7 +37,7 @@ class ConsumerConfig(ClientConfig):
         "choice",
         "auto",
         "How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them "
-        "(KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, "
+        "(Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, "
         "and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; else classic.",
         choices=("auto", "classic", "consumer"),
         since="KIP-848",
@@ -69,8 +69,9 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "The consumer leaves the group when the application does not poll for this long. With the classic protocol "
-        "and with auto, session.timeout.ms is used instead if that is longer, and a log line says so.",
+        "The consumer leaves the group when the application does not poll for this long; a static member's partitions "
+        "go to others when its session ends. With the classic protocol and with auto, session.timeout.ms counts "
+        "instead if that is longer.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -78,21 +79,21 @@ class ConsumerConfig(ClientConfig):
     stall_report_ratio: float = key(
         "float",
         0.5,
-        "After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the line "
-        "of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.",
+        "After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with the "
+        "line of your code that blocks the poll loop. 0: only when it leaves the group.",
         low=0,
         high=1,
     )
     stall_report_callback: Callable[[Any], Any] | None = key(
         "callable",
         None,
-        "A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves the "
-        "group because of it, and when it is over. It runs on a helper thread.",
+        "A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group "
+        "because of it, and when it is over. It runs on a helper thread.",
     )
     max_poll_records: int = key(
         "count",
         _MAX_POLL_RECORDS,
-        "The most records that one poll() without max_records= returns. -1: no limit. auto: see "
+        "The most records that one poll() without max_records= returns. -1: no limit. auto: up to 10,000, see "
         "max.poll.records.ratio.",
         low=-1,
         since="KIP-41",
@@ -124,8 +125,8 @@ class ConsumerConfig(ClientConfig):
     enable_auto_commit: bool = key(
         "bool",
         True,
-        "Whether the consumer commits by itself. It commits the records of a poll only after the next poll, or in "
-        "close(). Without group.id it commits nothing.",
+        "Whether the consumer commits by itself. It commits the records of a poll only once the next poll begins, or "
+        "in close(). Without group.id it commits nothing.",
     )
     auto_commit_interval_ms: int = key(
         "int",
@@ -144,7 +145,7 @@ class ConsumerConfig(ClientConfig):
         "bool", False, "Whether the broker may create a topic that the consumer asks for."
     )
     exclude_internal_topics: bool = key(
-        "bool", True, "Whether a pattern in subscribe() leaves out Kafka's internal topics."
+        "bool", True, "Whether a re.Pattern in subscribe() leaves out Kafka's internal topics."
     )
     isolation_level: str = key(
         "choice",
@@ -184,7 +185,7 @@ class ConsumerConfig(ClientConfig):
     max_batch_bytes: int = key(
         "int",
         268_435_456,
-        "The consumer refuses a batch that would decompress to more than this, before it allocates the memory.",
+        "The consumer refuses a batch that would decompress to more than this, and never allocates more for it.",
         low=1,
     )
     check_crcs: bool = key("bool", True, "Whether the consumer verifies the checksum of each batch.")
@@ -214,7 +215,8 @@ class ConsumerConfig(ClientConfig):
     interceptors: tuple[Any, ...] = key(
         "objects",
         (),
-        "Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.",
+        "Objects (kadence.Interceptor) that see and may change what poll(), not poll_arrow(), returns, and see what is "
+        "committed.",
         since="KIP-42",
     )
     client_rack: str = key(

@@ -94,8 +94,8 @@ class ProducerConfig(ClientConfig):
     partitioner_availability_timeout_ms: int = key(
         "int",
         0,
-        "Records without a key do not go to partitions of a broker that has taken no batch for this long although one "
-        "was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable.",
+        "Records without a key avoid partitions of a broker that has taken no batch for this long although one was "
+        "ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable.",
         low=0,
         since="KIP-794",
     )
@@ -153,22 +153,22 @@ class ProducerConfig(ClientConfig):
         "int",
         120_000,
         "A record fails when the broker has not acknowledged it within this time. If it is not set, the producer "
-        "raises it to linger.ms plus request.timeout.ms where these are more.",
+        "raises it to linger.ms plus request.timeout.ms where that is more.",
         low=1,
         since="KIP-91",
     )
     max_in_flight_requests_per_connection: int = key(
         "int",
         5,
-        "The most requests to one broker that wait for an answer.",
+        "The most Produce requests to one broker that wait for an answer.",
         low=1,
     )
 
     transactional_id: str | None = key(
         "string",
         None,
-        "Enables transactions. The producer keeps this name when it restarts. Once a producer of this name has begun, "
-        "brokers refuse earlier ones.",
+        "Enables transactions. Give a producer the same name when it restarts: its init_transactions() makes brokers "
+        "refuse earlier producers of this name.",
         since="KIP-98",
     )
     transaction_timeout_ms: int = key(

@@ -20,8 +20,8 @@ class ClientSettings(TypedDict, total=False):
     """
     bootstrap_resolve_timeout_ms: int | str
     """If the client finds no address of any name in bootstrap.servers within this time of its first look-up,
-    calls raise BootstrapResolutionError, and it can only be closed. 0: it goes on looking names up, and
-    calls end by their own timeouts. Default: 0.
+    calls raise BootstrapResolutionError, and the client can only be closed. 0: it goes on looking names
+    up, and calls end by their own timeouts. Default: 0.
     """
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
@@ -30,25 +30,28 @@ class ClientSettings(TypedDict, total=False):
     JoinGroup and SyncGroup, which brokers hold back. Default: 30000.
     """
     retry_backoff_ms: int | str
-    """How long the client waits before it first repeats a failed request; at most retry.backoff.max.ms.
-    Default: 100.
+    """How long the client mostly waits before it first repeats a failed request; at most
+    retry.backoff.max.ms. Default: 100.
     """
     retry_backoff_max_ms: int | str
     """The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20
     %. Default: 1000.
     """
     reconnect_backoff_ms: int | str
-    """How long the client waits before it first repeats a failed connection attempt. Default: 50."""
+    """How long the client waits before it first repeats a failed attempt to connect to a broker. Default: 50.
+    """
     reconnect_backoff_max_ms: int | str
     """As retry.backoff.max.ms, for connection attempts; a larger reconnect.backoff.ms counts instead.
     Default: 1000.
     """
     socket_connection_setup_timeout_ms: int | str
-    """How long one attempt to connect may take. Default: 10000."""
+    """How long one attempt to connect to a broker may take, with all its addresses, TLS and login. Default:
+    10000.
+    """
     connections_max_idle_ms: int | str
-    """Close a connection that was not used for this long; -1: never. Default: 540000."""
+    """The client closes a connection that was not used for this long; -1: never. Default: 540000."""
     metadata_max_age_ms: int | str
-    """The longest time after which the client asks for the cluster's metadata again. Default: 300000."""
+    """How old the client lets the cluster's metadata become before it asks again. Default: 300000."""
     metadata_recovery_strategy: Literal["rebootstrap", "none"] | str
     """What the client does when it reaches no known broker. rebootstrap: it looks up the names in
     bootstrap.servers again and asks those. none: it keeps trying the known brokers. Default: rebootstrap.
@@ -108,11 +111,13 @@ class ClientSettings(TypedDict, total=False):
     Java.
     """
     ssl_ca_location: str | None
-    """PEM file with the certificate authorities to trust. When not set, those of the system."""
+    """PEM file with the certificate authorities to trust. Without this and ssl.truststore.…, those of the
+    system.
+    """
     ssl_certificate_location: str | None
     """PEM file of the client certificate chain."""
     ssl_key_location: str | None
-    """PEM file of the client's private key."""
+    """PEM file of the client's private key. When not set, the file of the chain has it."""
     ssl_key_password: str | None
     """Password of the private key."""
     ssl_truststore_type: str | None

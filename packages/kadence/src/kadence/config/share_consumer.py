@@ -71,15 +71,15 @@ class ShareConsumerConfig(ClientConfig):
         "choice",
         "batch_optimized",
         "batch_optimized: the broker hands out whole batches, so a fetch may acquire more than max.poll.records. "
-        "record_limit: a fetch acquires at most max.poll.records, and nothing is fetched ahead.",
+        "record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and nothing is fetched ahead.",
         choices=("batch_optimized", "record_limit"),
         since="KIP-1206",
     )
     share_lock_renewal: bool = key(
         "bool",
         True,
-        "Whether the network thread renews the locks of records that the application holds, until it has not polled "
-        "for max.poll.interval.ms. false: once its lock has ended, a record may be delivered again.",
+        "Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer), until "
+        "it has not polled for max.poll.interval.ms. false: once its lock has ended, a record may come again.",
         since="KIP-1222",
     )
     max_poll_interval_ms: int = key(
@@ -122,8 +122,8 @@ class ShareConsumerConfig(ClientConfig):
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's origin "
-        "and the error. It accepts a bad record once the broker has acknowledged its dead letter record.",
+        "The topic to which the consumer writes bad records, with the headers that a consumer adds. It accepts a bad "
+        "record once the broker has acknowledged its dead letter record.",
     )
     client_rack: str = key(
         "string", "", "The rack in which this consumer runs. Kafka 4.4 makes no use of it."

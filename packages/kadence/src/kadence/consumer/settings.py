@@ -19,8 +19,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ConsumerSettings` without the deserialisers, which the signature of `Consumer` names itself."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
-    as process(). Default: 60000.
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), or loops such as
+    process(). Default: 60000.
     """
     group_id: str | None
     """Name of the consumer group. subscribe() and commits need it."""
@@ -28,9 +28,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """Makes this consumer a static member: a name that it keeps when its process restarts."""
     group_protocol: Literal["auto", "classic", "consumer"] | str
     """How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them
-    (KIP-848, Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic
-    members, and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set;
-    else classic. Default: auto.
+    (Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, and
+    session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; else classic.
+    Default: auto.
     """
     group_remote_assignor: str | None
     """For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker
@@ -45,21 +45,20 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     group.consumer.heartbeat.interval.ms counts, 5 s by default. Default: 3000.
     """
     max_poll_interval_ms: int | str
-    """The consumer leaves the group when the application does not poll for this long. With the classic
-    protocol and with auto, session.timeout.ms is used instead if that is longer, and a log line says so.
-    Default: 300000.
+    """The consumer leaves the group when the application does not poll for this long; a static member's
+    partitions go to others when its session ends. With the classic protocol and with auto,
+    session.timeout.ms counts instead if that is longer. Default: 300000.
     """
     stall_report_ratio: float | str
-    """After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the
-    line of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.
-    Default: 0.5.
+    """After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with
+    the line of your code that blocks the poll loop. 0: only when it leaves the group. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
-    """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
-    the group because of it, and when it is over. It runs on a helper thread.
+    """A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group
+    because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: Literal["auto"] | int | str
-    """The most records that one poll() without max_records= returns. -1: no limit. auto: see
+    """The most records that one poll() without max_records= returns. -1: no limit. auto: up to 10,000, see
     max.poll.records.ratio. Default: 500.
     """
     max_poll_arrow_bytes: int | str
@@ -77,8 +76,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     names of their Java classes, or objects of your own (kadence.Assignor). Default: cooperative-sticky.
     """
     enable_auto_commit: bool | str
-    """Whether the consumer commits by itself. It commits the records of a poll only after the next poll, or
-    in close(). Without group.id it commits nothing. Default: true.
+    """Whether the consumer commits by itself. It commits the records of a poll only once the next poll
+    begins, or in close(). Without group.id it commits nothing. Default: true.
     """
     auto_commit_interval_ms: int | str
     """How often the consumer commits by itself. It also commits before it gives partitions up, and in
@@ -92,7 +91,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     allow_auto_create_topics: bool | str
     """Whether the broker may create a topic that the consumer asks for. Default: false."""
     exclude_internal_topics: bool | str
-    """Whether a pattern in subscribe() leaves out Kafka's internal topics. Default: true."""
+    """Whether a re.Pattern in subscribe() leaves out Kafka's internal topics. Default: true."""
     isolation_level: Literal["read_uncommitted", "read_committed"] | str
     """read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it
     returns these, too. Default: read_uncommitted.
@@ -114,7 +113,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max.batch.bytes. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, before it allocates the memory.
+    """The consumer refuses a batch that would decompress to more than this, and never allocates more for it.
     Default: 268435456.
     """
     check_crcs: bool | str
@@ -130,7 +129,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     record.
     """
     interceptors: Iterable[InterceptorLike]
-    """Objects (kadence.Interceptor) that see and may change what poll() returns, and see what is committed.
+    """Objects (kadence.Interceptor) that see and may change what poll(), not poll_arrow(), returns, and see
+    what is committed.
     """
     client_rack: str
     """The rack in which this consumer runs. It then reads from replicas in the same rack where the broker

@@ -62,8 +62,8 @@ class ProducerSettings(ClientSettings, total=False):
     Default: true.
     """
     partitioner_availability_timeout_ms: int | str
-    """Records without a key do not go to partitions of a broker that has taken no batch for this long
-    although one was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable. Default: 0.
+    """Records without a key avoid partitions of a broker that has taken no batch for this long although one
+    was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable. Default: 0.
     """
     partitioner_rack_aware: bool | str
     """Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic
@@ -97,13 +97,13 @@ class ProducerSettings(ClientSettings, total=False):
     """The most bytes of one record, and of several batches in one request. Default: 1048576."""
     delivery_timeout_ms: int | str
     """A record fails when the broker has not acknowledged it within this time. If it is not set, the producer
-    raises it to linger.ms plus request.timeout.ms where these are more. Default: 120000.
+    raises it to linger.ms plus request.timeout.ms where that is more. Default: 120000.
     """
     max_in_flight_requests_per_connection: int | str
-    """The most requests to one broker that wait for an answer. Default: 5."""
+    """The most Produce requests to one broker that wait for an answer. Default: 5."""
     transactional_id: str | None
-    """Enables transactions. The producer keeps this name when it restarts. Once a producer of this name has
-    begun, brokers refuse earlier ones.
+    """Enables transactions. Give a producer the same name when it restarts: its init_transactions() makes
+    brokers refuse earlier producers of this name.
     """
     transaction_timeout_ms: int | str
     """The brokers abort a transaction that is open for longer than this. Default: 60000."""

@@ -17,8 +17,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """`ShareConsumerSettings` without the deserialisers, which the signature of `ShareConsumer` names."""
 
     default_api_timeout_ms: int | str
-    """How long a blocking call without timeout= may take. It does not limit poll(), close(), and loops such
-    as process(). Default: 60000.
+    """How long a blocking call without timeout= may take. It does not limit poll(), close(), or loops such as
+    process(). Default: 60000.
     """
     group_id: str | None
     """Name of the share group, which is the queue. Required."""
@@ -28,26 +28,25 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     share_acquire_mode: Literal["batch_optimized", "record_limit"] | str
     """batch_optimized: the broker hands out whole batches, so a fetch may acquire more than max.poll.records.
-    record_limit: a fetch acquires at most max.poll.records, and nothing is fetched ahead. Default:
-    batch_optimized.
+    record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and nothing is fetched
+    ahead. Default: batch_optimized.
     """
     share_lock_renewal: bool | str
-    """Whether the network thread renews the locks of records that the application holds, until it has not
-    polled for max.poll.interval.ms. false: once its lock has ended, a record may be delivered again.
-    Default: true.
+    """Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer),
+    until it has not polled for max.poll.interval.ms. false: once its lock has ended, a record may come
+    again. Default: true.
     """
     max_poll_interval_ms: int | str
     """The consumer leaves the group, and renews no locks, when the application does not poll for this long.
     Default: 300000.
     """
     stall_report_ratio: float | str
-    """After this part of max.poll.interval.ms without a poll the consumer reports a stall: a WARNING with the
-    line of your code that blocks the poll loop. 0: it reports a stall only when it leaves the group.
-    Default: 0.5.
+    """After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with
+    the line of your code that blocks the poll loop. 0: only when it leaves the group. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
-    """A callable that gets each stall (kadence.Stall) when the stall is reported, when the consumer leaves
-    the group because of it, and when it is over. It runs on a helper thread.
+    """A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group
+    because of it, and when it is over. It runs on a helper thread.
     """
     max_poll_records: int | str
     """The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a
@@ -68,7 +67,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max.batch.bytes. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, before it allocates the memory.
+    """The consumer refuses a batch that would decompress to more than this, and never allocates more for it.
     Default: 268435456.
     """
     check_crcs: bool | str
@@ -81,8 +80,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     Default: raise.
     """
     dead_letter_topic: str | None
-    """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
-    origin and the error. It accepts a bad record once the broker has acknowledged its dead letter record.
+    """The topic to which the consumer writes bad records, with the headers that a consumer adds. It accepts a
+    bad record once the broker has acknowledged its dead letter record.
     """
     client_rack: str
     """The rack in which this consumer runs. Kafka 4.4 makes no use of it."""
