@@ -125,13 +125,14 @@ class ConsumerConfig(ClientConfig):
     enable_auto_commit: bool = key(
         "bool",
         True,
-        "Whether the consumer commits by itself. It commits the records of a poll only once the next poll begins, or "
-        "in close(). Without group.id it commits nothing.",
+        "Whether the consumer commits by itself; process() always does. It commits the records of a poll only once the "
+        "next poll begins, or in close(). Without group.id it commits nothing.",
     )
     auto_commit_interval_ms: int = key(
         "int",
         5_000,
-        "How often the consumer commits by itself. It also commits before it gives partitions up, and in close().",
+        "How often polls, or process(), commit. The consumer also commits before it gives partitions up, and in "
+        "close().",
         low=0,
     )
     auto_offset_reset: str = key(
@@ -161,7 +162,7 @@ class ConsumerConfig(ClientConfig):
         "The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms.",
         low=0,
     )
-    fetch_max_wait_ms: int = key("int", 500, "How long the broker waits for fetch.min.bytes.", low=0)
+    fetch_max_wait_ms: int = key("int", 500, "The longest wait for fetch.min.bytes.", low=0)
     fetch_max_bytes: int = key(
         "int",
         52_428_800,
@@ -185,7 +186,7 @@ class ConsumerConfig(ClientConfig):
     max_batch_bytes: int = key(
         "int",
         268_435_456,
-        "The consumer refuses a batch that would decompress to more than this, and never allocates more for it.",
+        "The consumer refuses a batch that would decompress to more than this, and allocates no more.",
         low=1,
     )
     check_crcs: bool = key("bool", True, "Whether the consumer verifies the checksum of each batch.")

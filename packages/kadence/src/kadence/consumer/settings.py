@@ -76,11 +76,11 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     names of their Java classes, or objects of your own (kadence.Assignor). Default: cooperative-sticky.
     """
     enable_auto_commit: bool | str
-    """Whether the consumer commits by itself. It commits the records of a poll only once the next poll
-    begins, or in close(). Without group.id it commits nothing. Default: true.
+    """Whether the consumer commits by itself; process() always does. It commits the records of a poll only
+    once the next poll begins, or in close(). Without group.id it commits nothing. Default: true.
     """
     auto_commit_interval_ms: int | str
-    """How often the consumer commits by itself. It also commits before it gives partitions up, and in
+    """How often polls, or process(), commit. The consumer also commits before it gives partitions up, and in
     close(). Default: 5000.
     """
     auto_offset_reset: Literal["earliest", "latest", "none"] | str
@@ -100,7 +100,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms. Default: 1.
     """
     fetch_max_wait_ms: int | str
-    """How long the broker waits for fetch.min.bytes. Default: 500."""
+    """The longest wait for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | str
     """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
     max_partition_fetch_bytes: int | str
@@ -113,8 +113,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max.batch.bytes. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, and never allocates more for it.
-    Default: 268435456.
+    """The consumer refuses a batch that would decompress to more than this, and allocates no more. Default:
+    268435456.
     """
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""

@@ -58,7 +58,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms. Default: 1.
     """
     fetch_max_wait_ms: int | str
-    """How long the broker waits for fetch.min.bytes. Default: 500."""
+    """The longest wait for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | str
     """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
     buffer_memory: int | str
@@ -67,8 +67,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     max.batch.bytes. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, and never allocates more for it.
-    Default: 268435456.
+    """The consumer refuses a batch that would decompress to more than this, and allocates no more. Default:
+    268435456.
     """
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""
