@@ -117,13 +117,21 @@ def test_a_member_without_partitions_ends_when_all_is_read(broker: Broker, kaden
         "group.id": "g",
         "auto.offset.reset": "earliest",
     }
+    partition = TopicPartition("t", 0)
     with Consumer(settings) as other:
+
+        def has_read_all() -> bool:
+            other.poll(0.1)
+            return partition in other.assignment() and other.position(partition) == 2
+
         other.subscribe(["t"])
-        until(lambda: len(other.poll(0.1)) > 0 or other.position(TopicPartition("t", 0)) == 2, every=0)
+        until(has_read_all, every=0)
         other.commit()
         # The other one does not poll meanwhile, so it keeps its partition.
         ran = kadence("consume", "t", "-g", "g", "-e")
-        assert (ran.status, ran.out, ran.err) == (0, "", "0 records\n")
+        assert (ran.status, ran.out) == (0, "")
+        # On a busy machine a warning of the client may stand before it.
+        assert ran.err.endswith("0 records\n")
 
 
 def test_who_waits_no_longer_for_the_end_says_so(broker: Broker, kadence: Run) -> None:
@@ -136,7 +144,7 @@ def test_who_waits_no_longer_for_the_end_says_so(broker: Broker, kadence: Run) -
         # It has committed nothing.
         ran = kadence("consume", "t", "-g", "g", "-e", "--timeout", "0.2")
     assert (ran.status, ran.out) == (1, "")
-    assert ran.err == "no record came for 0.2 s, and the end is not reached\n0 records\n"
+    assert ran.err.endswith("no record came for 0.2 s, and the end is not reached\n0 records\n")
     # Without -e it is what was asked for.
     assert kadence("consume", "t", "--from", "latest", "--timeout", "0.2").status == 0
 
