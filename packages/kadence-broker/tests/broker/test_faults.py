@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.broker.wire import Wire, at, fetch
+from tests.patience import PATIENCE
 
 from kadence.errors import ConfigError
 from kadence.protocol import error_codes as codes
@@ -192,7 +193,7 @@ def test_a_frozen_node_neither_reads_nor_writes_nor_accepts_and_then_goes_on() -
             with pytest.raises(TimeoutError):
                 stuck.receive_frame()
             frozen.thaw()
-            stuck.sock.settimeout(10)
+            stuck.sock.settimeout(PATIENCE)
             assert stuck.receive_frame()
         with pytest.raises(ConfigError, match="no node 9"):
             broker.faults.freeze(9)

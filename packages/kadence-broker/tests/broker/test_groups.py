@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.broker.wire import Wire
+from tests.broker.wire import Wire, pass_time
+from tests.patience import until
 
 from kadence.protocol import error_codes as codes
 from kadence.protocol.delete_groups import DeleteGroupsRequest
@@ -27,6 +28,7 @@ from kadence.protocol.offset_fetch import (
 )
 from kadence.protocol.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kadence_broker import Broker
+from kadence_testing import FakeClock
 
 
 def join(member_id: str = "", *, session: int = 6_000, group: str = "g", **options: Any) -> JoinGroupRequest:
@@ -83,14 +85,17 @@ def test_two_members_join_sync_beat_and_leave(broker: Broker, wire: Wire, versio
         assert broker.describe_groups() == {"g": "<group 'g' Empty generation 3, 0 members, 0 pending>"}
 
 
-def test_b8_the_loop_fires_the_session_timer(broker: Broker, wire: Wire) -> None:
-    joined = wire.call(join(session=100), 3)
-    wire.call(sync(joined, joined.member_id))
-    beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-    assert wire.call(beat).error_code == codes.NONE
-    while "Empty" not in broker.describe_groups()["g"]:
-        wire.call(ListGroupsRequest())
-    assert wire.call(beat).error_code == codes.UNKNOWN_MEMBER_ID
+def test_b8_the_loop_fires_the_session_timer() -> None:
+    clock = FakeClock()
+    with Broker(topics={"t": 2}, clock=clock) as broker, Wire(broker) as wire:
+        joined = wire.call(join(session=6_000), 3)
+        wire.call(sync(joined, joined.member_id))
+        beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)
+        pass_time(broker, clock, 5_999)
+        assert wire.call(beat).error_code == codes.NONE
+        pass_time(broker, clock, 6_000)
+        until(lambda: "Empty" in broker.describe_groups()["g"])
+        assert wire.call(beat).error_code == codes.UNKNOWN_MEMBER_ID
 
 
 def test_a_parked_join_whose_client_has_gone_is_no_harm(broker: Broker, wire: Wire) -> None:

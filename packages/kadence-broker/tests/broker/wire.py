@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Self
 
+from tests.patience import PATIENCE
 from tests.protocol.real_requests import versions
 
 from kadence.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -15,6 +16,7 @@ from kadence.protocol.produce import PartitionProduceData, ProduceRequest, Topic
 from kadence.protocol.registry import decode_response, encode_request
 from kadence.records import encode_batch
 from kadence_broker import Broker
+from kadence_testing import FakeClock
 
 
 class Wire:
@@ -23,7 +25,7 @@ class Wire:
     def __init__(self, broker: Broker | str, node: int = 1) -> None:
         servers = broker if isinstance(broker, str) else broker.bootstrap_servers
         host, _, port = servers.split(",")[node - 1].rpartition(":")
-        self.sock = socket.create_connection((host, int(port)), timeout=10)
+        self.sock = socket.create_connection((host, int(port)), timeout=PATIENCE)
         self._correlation = 0
         self._expected: list[tuple[type[Any], int, int]] = []
 
@@ -117,6 +119,12 @@ class Wire:
             self.send(request, version, expect=False)
             return None
         return self.call(request, version).responses[0].partition_responses[0]
+
+
+def pass_time(broker: Broker, clock: FakeClock, ms: int) -> None:
+    """Move a broker's clock on, and wake the broker, which then does what is due."""
+    clock.advance(ms)
+    broker._on_loop(lambda: None)
 
 
 def fetch(topic: str, *partitions: FetchPartition, **options: Any) -> FetchRequest:

@@ -12,7 +12,7 @@ import threading
 from typing import Any
 
 import pytest
-from tests.broker.wire import Wire, at, fetch
+from tests.broker.wire import Wire, at, fetch, pass_time
 from tests.patience import until
 
 from kadence.clock import FOREVER, SystemClock
@@ -88,13 +88,16 @@ def test_an_array_may_not_become_gigabytes(broker: Broker, version: int) -> None
 
 
 def test_who_does_nothing_is_cut_and_who_waits_for_the_broker_is_not() -> None:
+    clock = FakeClock()
     with (
-        Broker(topics={"t": 1}, config={"connections.max.idle.ms": 400}) as broker,
+        Broker(topics={"t": 1}, config={"connections.max.idle.ms": 400}, clock=clock) as broker,
         Wire(broker) as waiting,
         Wire(broker) as idle,
         Wire(broker) as slow,
     ):
-        waiting.send(fetch("t", at(0), max_wait_ms=1_500), 12)
+        with broker.faults.observe(FetchRequest) as parked:
+            waiting.send(fetch("t", at(0), max_wait_ms=1_500), 12)
+            parked.wait()
         slow.sock.sendall(struct.pack(">i", 1_000))
 
         def is_cut() -> bool:
@@ -103,15 +106,20 @@ def test_who_does_nothing_is_cut_and_who_waits_for_the_broker_is_not() -> None:
                 slow.sock.send(b"\0")
             except ConnectionError:
                 return True
+            if clock.now_ms() < began + 1_000:
+                pass_time(broker, clock, 50)
             return False
 
+        began = clock.now_ms()
         until(is_cut)
         assert idle.is_closed()
+        pass_time(broker, clock, 1_500)
         assert waiting.receive().responses[0].partitions[0].error_code == 0
 
 
 def test_who_reads_no_answer_is_cut() -> None:
-    with Broker(topics={"t": 1}, config={"connections.max.idle.ms": 300}) as broker:
+    clock = FakeClock()
+    with Broker(topics={"t": 1}, config={"connections.max.idle.ms": 300}, clock=clock) as broker:
         with Wire(broker) as wire:
             for _ in range(8):
                 wire.produce("t", [bytes(900_000)])
@@ -119,7 +127,12 @@ def test_who_reads_no_answer_is_cut() -> None:
             lazy.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             lazy.send(fetch("t", at(0, max_bytes=100_000_000), max_bytes=100_000_000), 12)
             until(lambda: held(broker) > 0)
-            until(lambda: not broker._on_loop(lambda: len(broker._core.server.connections)))
+
+            def is_cut() -> bool:
+                pass_time(broker, clock, 300)
+                return not broker._on_loop(lambda: broker._core.server.connections)
+
+            until(is_cut)
 
 
 def test_a_listener_out_of_descriptors_rests() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.broker.server.conftest import Certificates
-from tests.broker.wire import Wire, at, fetch
+from tests.broker.wire import Wire, at, fetch, pass_time
 from tests.patience import until
 
 from kadence.errors import ConfigError
@@ -22,6 +22,7 @@ from kadence.protocol.produce import ProduceRequest
 from kadence_broker import Broker, TlsFiles
 from kadence_broker.server.frames import READ_BYTES, Frames
 from kadence_broker.server.memory import RequestMemory
+from kadence_testing import FakeClock
 
 BOUND = 1_000_000
 CONFIG = {"socket.request.max.bytes": BOUND, "queued.max.request.bytes": BOUND}
@@ -74,8 +75,9 @@ def test_who_comes_while_requests_hold_too_much_waits_until_one_is_over(
 
 
 def test_who_waits_for_memory_is_not_idle_and_who_sends_half_a_request_is() -> None:
+    clock = FakeClock()
     with (
-        Broker(config={**CONFIG, "connections.max.idle.ms": 500}) as broker,
+        Broker(config={**CONFIG, "connections.max.idle.ms": 500}, clock=clock) as broker,
         Wire(broker) as one,
         Wire(broker) as other,
         Wire(broker) as third,
@@ -84,6 +86,8 @@ def test_who_waits_for_memory_is_not_idle_and_who_sends_half_a_request_is() -> N
         begin(other)
         until(lambda: held(broker) == 2 * LONG)
         third.send(MetadataRequest(topics=[]))
+        until(lambda: waiting(broker) == 1)
+        pass_time(broker, clock, 500)
         assert third.receive().topics == []
         assert one.is_closed()
         assert other.is_closed()

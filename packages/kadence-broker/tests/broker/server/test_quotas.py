@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from tests.broker.wire import Wire
+from tests.broker.wire import Wire, pass_time
 from tests.patience import until
 
 from kadence.errors import ConfigError
 from kadence.protocol.metadata import MetadataRequest
 from kadence_broker import Broker
 from kadence_broker.server.quotas import ConnectionQuotas
+from kadence_testing import FakeClock
 
 
 def connections(broker: Broker) -> int:
@@ -39,8 +40,11 @@ def test_at_max_connections_who_comes_waits_until_a_connection_ends() -> None:
 
 def test_who_is_idle_makes_room() -> None:
     config = {"max.connections": 1, "connections.max.idle.ms": 300}
-    with Broker(config=config) as broker, Wire(broker) as idle, Wire(broker) as next_one:
+    clock = FakeClock()
+    with Broker(config=config, clock=clock) as broker, Wire(broker) as idle, Wire(broker) as next_one:
         next_one.send(MetadataRequest(topics=[]))
+        until(lambda: is_full(broker))
+        pass_time(broker, clock, 300)
         assert idle.is_closed()
         assert next_one.receive().topics == []
 
