@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -37,14 +36,18 @@ driver.host = "127.0.0.1"
 RUN = """
 import os, sys, threading, time
 from types import SimpleNamespace
+from kadence_spark.pipeline import signals as module
 from kadence_spark.pipeline.signals import Signals
 
 asked = threading.Event()
 moment, seconds = sys.argv[1], float(sys.argv[2])
+for name, value in zip(sys.argv[3::2], sys.argv[4::2]):
+    setattr(module, name, float(value))
 
 def work():
     print("at work", flush=True)
     asked.wait()
+    print("asked", flush=True)
     time.sleep(seconds)
 
 run = SimpleNamespace(run=work, stop=asked.set, grace=0.0, has_begun=moment == "batch")
@@ -56,10 +59,17 @@ with Signals("numbers") as signals:
 """
 
 
-def signalled(moment: str, seconds: float, *numbers: signal.Signals, pause: float = 0) -> tuple[int, str]:
-    """The status and the words of a process whose run takes ``seconds`` to end once it is asked to."""
+def signalled(
+    moment: str, seconds: float, first: signal.Signals, second: signal.Signals | None = None, **limits: float
+) -> tuple[int, str]:
+    """The status and the words of a process whose run takes ``seconds`` to end once it is asked to.
+
+    Args:
+        second: it comes once the process has taken the first one. limits: values for constants of `signals`.
+    """
+    given = [part for name, value in limits.items() for part in (name, str(value))]
     process = subprocess.Popen(
-        [sys.executable, "-c", RUN, moment, str(seconds)],
+        [sys.executable, "-c", RUN, moment, str(seconds), *given],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -67,9 +77,10 @@ def signalled(moment: str, seconds: float, *numbers: signal.Signals, pause: floa
     with process:
         assert process.stdout is not None
         assert process.stdout.readline() == "at work\n"
-        for number in numbers:
-            process.send_signal(number)
-            time.sleep(pause)
+        process.send_signal(first)
+        if second is not None:
+            assert process.stdout.readline() == "asked\n"
+            process.send_signal(second)
         _, errors = process.communicate(timeout=PATIENCE)
     return process.returncode, errors
 
@@ -82,11 +93,12 @@ def test_where_nothing_is_at_stake_the_process_ends_at_once(number: signal.Signa
 
 def test_a_run_is_asked_to_end_once_for_the_same_wish() -> None:
     """`timeout` and service managers send a signal to the process, and then to its group."""
-    assert signalled("batch", 0.3, signal.SIGTERM, signal.SIGTERM) == (143, "")
+    found = signalled("batch", 0.3, signal.SIGTERM, signal.SIGTERM, _SAME_S=300, _TO_CLOSE_S=300)
+    assert found == (143, "")
 
 
 def test_a_second_signal_ends_a_run_at_once() -> None:
-    status, errors = signalled("batch", 300, signal.SIGTERM, signal.SIGINT, pause=1.1)
+    status, errors = signalled("batch", 300, signal.SIGTERM, signal.SIGINT, _SAME_S=0, _TO_CLOSE_S=300)
     assert (status, errors.splitlines()) == (
         143,
         ["numbers: SIGTERM ended it at the second one; the next run repeats the batch that was running"],
