@@ -164,7 +164,8 @@ def test_one_leader_of_several_that_is_away_is_named_with_its_partitions(
         broker.move_leader(cluster.topic, partition, 1 + partition % 2)
         cluster.produce(range(2), partition=partition)
     pace = FakePace()
-    stream = connect(pace, kafka_default_api_timeout_ms="500", brokerTimeoutMs="60000")
+    # So long the leader that is away is waited for, and the others have for their answers.
+    stream = connect(pace, kafka_default_api_timeout_ms="2000", brokerTimeoutMs="60000")
     end = stream.latest(NOT_BEGUN)
     who = re.escape(f"broker 2 (leader of {cluster.topic}-1, {cluster.topic}-3)")
     with broker.faults.disconnect(ListOffsetsRequest, where=lambda call: call.node_id == 2):
