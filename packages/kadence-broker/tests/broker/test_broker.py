@@ -21,7 +21,6 @@ from kadence_broker import Broker
 from kadence_broker.faults import Observed
 from kadence_broker.server import listener
 from kadence_broker.settings import Settings
-from kadence_testing.kafka import free_ports
 
 
 def test_it_listens_on_loopback_and_closes() -> None:
@@ -105,9 +104,8 @@ def test_a_node_whose_port_is_taken_leaves_no_listener_behind(monkeypatch: pytes
     monkeypatch.setattr(listener, "listen", listen)
     while not opened:
         # The port before it may be another process's.
-        (port,) = free_ports(1)
-        with socket.create_server(("127.0.0.1", port)), pytest.raises(ConnectError):
-            Broker(port=port - 1, nodes=2)
+        with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConnectError):
+            Broker(port=taken.getsockname()[1] - 1, nodes=2)
     assert [each.fileno() for each in opened] == [-1]
 
 

@@ -32,11 +32,11 @@ def of(url: str, *, clock: FakeClock | None = None, **more: Any) -> SchemaRegist
 
 
 @pytest.fixture
-def nobody() -> str:
-    """An address at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    return f"http://127.0.0.1:{port}"
+def nobody() -> Iterator[str]:
+    """An address at which nobody listens. It stays bound, or another program could get its port and listen."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 @pytest.mark.parametrize("retries", [0, 1])
