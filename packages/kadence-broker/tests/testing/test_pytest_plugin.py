@@ -82,7 +82,8 @@ def test_importing_it_loads_neither_clients_nor_brokers() -> None:
 def test_records_clients_and_topics(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest
-        from kadence import Consumer, UnknownTopicOrPartitionError
+        from kadence import Consumer, KafkaError
+        from tests.patience import overdue
 
         def test_write_and_read(kadence_topics, kadence_records):
             topic = kadence_topics("orders", partitions=2)
@@ -105,22 +106,25 @@ def test_records_clients_and_topics(pytester: pytest.Pytester) -> None:
 
         def test_too_few(kadence_topic, kadence_records):
             kadence_records.write(kadence_topic, ["a"])
-            kadence_records.read(kadence_topic, 2, timeout=0.2)
+            overdue(
+                lambda seconds: kadence_records.read(kadence_topic, 2, timeout=seconds),
+                (pytest.fail.Exception, KafkaError),
+                match=r"^1 records of topic-test_too_few-\\S+ came within \\S+ s, not 2 of them$",
+            )
 
         def test_a_topic_that_is_not_there(kadence_records):
             for _ in range(2):  # reading it does not create it
-                with pytest.raises(UnknownTopicOrPartitionError, match="topic 'orderz' does not exist"):
-                    kadence_records.read("orderz", 1, timeout=0.1)
+                overdue(
+                    lambda seconds: kadence_records.read("orderz", 1, timeout=seconds),
+                    KafkaError,
+                    match="topic 'orderz' does not exist",
+                )
 
         def test_settings(kadence_settings, kadence_name):
             with Consumer(kadence_settings, group_id=kadence_name("group")) as consumer:
                 assert [name for name in consumer.list_topics() if not name.startswith('__')] == []
     """)
-    result = run(pytester)
-    result.assert_outcomes(passed=4, failed=1)
-    result.stdout.fnmatch_lines(
-        ["*Failed: 1 records of topic-test_too_few-* came within 0.2 s, not 2 of them"]
-    )
+    run(pytester).assert_outcomes(passed=5)
 
 
 def test_names_belong_to_one_test(pytester: pytest.Pytester) -> None:
@@ -349,16 +353,19 @@ def test_a_broker_that_is_not_there(pytester: pytest.Pytester) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
         nobody = f"127.0.0.1:{taken.getsockname()[1]}"
-        pytester.makeconftest("""
-            from kadence_testing.pytest_plugin import brokers
-            brokers._REACH_S = 0.2
-        """)
         pytester.makepyfile("""
             def test_one(kadence_topic): pass
             def test_two(kadence_topic): pass
         """)
-        result = run(pytester, f"--kadence-broker={nobody}")
-        result.assert_outcomes(errors=2)
+        for seconds in (0.2, PATIENCE / 4):
+            pytester.makeconftest(f"""
+                from kadence_testing.pytest_plugin import brokers
+                brokers._REACH_S = {seconds}
+            """)
+            result = run(pytester, f"--kadence-broker={nobody}")
+            result.assert_outcomes(errors=2)
+            if "refused" in result.stdout.str():
+                break  # else a busy machine had no time to ask
         result.stdout.fnmatch_lines(["*UsageError: the broker of --kadence-broker cannot be used: *refused*"])
 
 
