@@ -45,8 +45,7 @@ class Side:
         self._directory = directory
         self._tools = tools
         self(TOPICS, "--create", "--topic", name, "--partitions", "2")
-        # Kafka's controller answers before its broker lists the topic, and a tool may create it again meanwhile.
-        until(lambda: name in self._tools(TOPICS, "--bootstrap-server", servers, "--list").split())
+        self.settle(name, 2)
 
     def __call__(self, tool: str, *arguments: str, stdin: str = "") -> tuple[int, list[str]]:
         """The exit code, and the lines on stdout, without what differs from one broker to the next."""
@@ -58,6 +57,14 @@ class Side:
         # A new Kafka writes it among the settings of each topic.
         said = re.sub(r"min\.insync\.replicas=1,?", "", said)
         return ended.code, [" ".join(line.split()) for line in said.splitlines()]
+
+    def settle(self, topic: str, partitions: int) -> None:
+        """Wait until the broker tells of so many partitions; 0: of no such topic. Kafka's controller answers before it.
+
+        A tool would create a topic again meanwhile.
+        """
+        asked = (TOPICS, "--bootstrap-server", self.servers, "--describe", "--topic", topic)
+        until(lambda: self._tools.end_of(*asked).out.count("\tPartition: ") == partitions)
 
     def file(self, content: Any) -> str:
         path = self._directory / "wanted.json"
@@ -92,8 +99,9 @@ def topics(side: Side) -> Any:
 
     made = f"{side.name}-made"
     of_made = ("--topic", made)
-    return [
-        topic("--create", *of_made, "--partitions", "3", "--config", "retention.ms=60000"),
+    seen: list[Any] = [topic("--create", *of_made, "--partitions", "3", "--config", "retention.ms=60000")]
+    side.settle(made, 3)
+    seen += [
         topic("--create", *of_made),
         topic("--create", *of_made, "--if-not-exists"),
         topic("--create", "--topic", "not/a/name")[0],
@@ -102,13 +110,16 @@ def topics(side: Side) -> Any:
         topic("--describe", *of_made),
         topic("--describe", "--topic", side.name, "--unavailable-partitions"),
         topic("--alter", *of_made, "--partitions", "5"),
+    ]
+    side.settle(made, 5)
+    seen += [
         topic("--alter", *of_made, "--partitions", "2")[0],
         topic("--describe", *of_made),
         topic("--list", "--topic", f"{side.name}.*"),
         topic("--delete", *of_made),
-        topic("--delete", *of_made)[0],
-        topic("--list", "--topic", f"{side.name}.*"),
     ]
+    side.settle(made, 0)
+    return [*seen, topic("--delete", *of_made)[0], topic("--list", "--topic", f"{side.name}.*")]
 
 
 def offsets(side: Side) -> Any:
