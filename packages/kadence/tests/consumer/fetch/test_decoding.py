@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from tests.consumer.support import Cluster, partitions, read
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 
 from kadence import Admin, AsyncConsumer, Broker, Consumer, NewTopic, Producer, Record, TopicPartition
 from kadence.config import ConsumerConfig
 from kadence.consumer.fetch.decoding import decoding_one
 from kadence.errors import ConfigError, DeadLetterError, RecordDeserializationError
-from kadence.protocol.error_codes import INVALID_RECORD, TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.error_codes import INVALID_RECORD, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
 from kadence.records import MOST_HEADERS
 
@@ -302,13 +302,13 @@ def test_an_offset_is_processed_once_its_dead_letter_is_acknowledged_and_not_bef
         dead_letter_topic="bad",
     ) as subject:
         subject.assign([PARTITION])
-        with served.faults.delay(ProduceRequest, 0.5):
-            assert values(subject.poll(0.2)) == []
+        with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS) as refused:
+            until(lambda: values(subject.poll(0.2)) == [] and refused.hits, every=0)
             assert subject.position(PARTITION) == 0
             assert not subject.poll(0)
             subject.commit({})
             assert committed_by(subject) == 0
-            assert values(read(subject, 18)) == [n for n in range(20) if n not in (5, 6)]
+        assert values(read(subject, 18)) == [n for n in range(20) if n not in (5, 6)]
         assert subject._core.polls.decoding is not None
         assert subject._core.polls.decoding.dead_lettered == 2
         assert subject.position(PARTITION) == 20
@@ -331,9 +331,9 @@ def test_a_record_that_waits_for_its_dead_letter_holds_up_its_own_partition_only
     fill(served.bootstrap_servers, "other", [b"%d" % n for n in range(5)])
     with consumer(served, deserialization_errors="dead-letter", dead_letter_topic="bad") as subject:
         subject.assign([PARTITION, ("other", 0)])
-        with served.faults.delay(ProduceRequest, 3, times=1) as fault:
+        with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS, topic="bad") as refused:
             assert [record.topic for record in read(subject, 5)] == ["other"] * 5
-            fault.wait()
+            refused.wait()
             fill(served.bootstrap_servers, "other", [b"5", b"6"])
             assert [record.topic for record in read(subject, 2)] == ["other"] * 2
         assert values(read(subject, 18)) == [n for n in range(20) if n not in (5, 6)]
@@ -369,14 +369,13 @@ def test_dead_letters_with_asyncio_keep_the_loop_turning(served: Broker) -> None
             dead_letter_topic="bad",
         ) as subject:
             await subject.assign([PARTITION])
-            turns = 0
-            with served.faults.delay(ProduceRequest, 0.3):
-                reading = asyncio.create_task(subject.poll(20))
-                while not reading.done():
-                    turns += 1
+            with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS) as refused:
+                reading = asyncio.create_task(subject.poll(PATIENCE))
+                await asyncio.to_thread(refused.wait)
+                for _ in range(5):
                     await asyncio.sleep(0.01)
+                assert not reading.done()
             assert values(await reading) == [n for n in range(20) if n not in (5, 6)]
-            assert turns > 5
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
@@ -391,16 +390,16 @@ def test_c7_a_poll_that_is_cancelled_while_dead_letters_are_under_way_loses_noth
             dead_letter_topic="bad",
         ) as subject:
             await subject.assign([PARTITION])
-            with served.faults.delay(ProduceRequest, 0.5) as fault:
-                reading = asyncio.create_task(subject.poll(20))
-                await asyncio.to_thread(fault.wait)
+            with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS) as refused:
+                reading = asyncio.create_task(subject.poll(PATIENCE))
+                await asyncio.to_thread(refused.wait)
                 reading.cancel()
                 with pytest.raises(asyncio.CancelledError):
                     await reading
                 assert await subject.position(PARTITION) == 0
-                assert values(await subject.poll(PATIENCE)) == [n for n in range(20) if n not in (5, 6)]
+            assert values(await subject.poll(PATIENCE)) == [n for n in range(20) if n not in (5, 6)]
             # The first delivery was waited for, not made again.
-            assert fault.hits == 1
+            assert served.offsets("bad") == [(0, 2)]
 
     asyncio.run(asyncio.wait_for(work(), 60))
 
@@ -485,12 +484,12 @@ def test_iteration_returns_nothing_after_a_bad_record_before_its_dead_letter_is_
 ) -> None:
     with consumer(served, deserialization_errors="dead-letter", dead_letter_topic="bad") as subject:
         subject.assign([PARTITION])
-        with served.faults.delay(ProduceRequest, 0.5):
-            records = iter(subject)
+        records = iter(subject)
+        with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS):
             assert [next(records).value for _ in range(5)] == [0, 1, 2, 3, 4]
             assert list(subject.records(idle_timeout=0.1)) == []
             assert subject.position(PARTITION) == 5
-            assert [next(records).value for _ in range(13)] == list(range(7, 20))
+        assert [next(records).value for _ in range(13)] == list(range(7, 20))
         assert subject._core.polls.decoding is not None
         assert subject._core.polls.decoding.dead_lettered == 2
 

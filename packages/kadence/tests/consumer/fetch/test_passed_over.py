@@ -11,7 +11,7 @@ from tests.patience import PATIENCE
 
 from kadence import Broker, Consumer, OffsetAndMetadata, Producer, Records, TopicPartition
 from kadence.errors import DeadLetterError
-from kadence.protocol.error_codes import TOPIC_AUTHORIZATION_FAILED
+from kadence.protocol.error_codes import NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED
 from kadence.protocol.produce import ProduceRequest
 
 BEGINNING = OffsetAndMetadata(0)
@@ -111,7 +111,7 @@ def test_a_dead_letter_counts_once_it_is_acknowledged(served: Broker) -> None:
         fill(served, b"bad")
         with served.faults.error(ProduceRequest, TOPIC_AUTHORIZATION_FAILED), pytest.raises(DeadLetterError):
             subject.poll(PATIENCE)
-        with served.faults.delay(ProduceRequest, 0.3):
+        with served.faults.error(ProduceRequest, NOT_ENOUGH_REPLICAS):
             told = subject.poll(0.05).next_offsets()
             assert told.get(PARTITION, BEGINNING) == BEGINNING
         moved = next(filter(None, (subject.poll(0.5).next_offsets() for _ in polls())))
