@@ -14,6 +14,7 @@ from tests.consumer.served import Served
 
 from kadence import TopicPartition
 
+# A static member: the next one has its partitions at once, and not when its session has ended.
 WORKER = """
     import os, sys, time
     from kadence import Consumer
@@ -21,7 +22,7 @@ WORKER = """
     done = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     consumer = Consumer(
         bootstrap_servers=servers, group_id=group, group_protocol="classic", auto_offset_reset="earliest",
-        session_timeout_ms=2_500, heartbeat_interval_ms=200, auto_commit_interval_ms=0, max_poll_records=10,
+        group_instance_id="worker", auto_commit_interval_ms=0, max_poll_records=10,
     )
     consumer.subscribe(topic)
     while True:
