@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from typing import Any
 
@@ -139,11 +140,13 @@ def test_both_hold_on_threads(real: Real) -> None:
     consumer: Consumer = member.consumer
     handled: Counter[int] = Counter()
     most: list[int] = []
+    lock = threading.Lock()
 
     def work(record: Record[Any, Any]) -> None:
         if not handled:
             consumer.pause([FIRST])
-        handled[record.partition] += 1
+        with lock:
+            handled[record.partition] += 1
         consumer.resume([each for each in consumer.assignment() if each != FIRST])
         most.append(waiting(consumer))
 
