@@ -48,6 +48,9 @@ def topic(broker: Broker) -> str:
 FOR_EVER = 10 * PATIENCE
 """Seconds of a wait that something else must end."""
 
+LONG_SESSION: dict[str, Any] = {"group_protocol": "classic", "session_timeout_ms": int(FOR_EVER * 1000)}
+"""Of a member that is gone only if it says so. The broker may hear of it after the call, or the program, has ended."""
+
 NEVER = {"request_timeout_ms": 600_000, "default_api_timeout_ms": 600_000}
 """No other time-out may come to help."""
 
@@ -416,7 +419,7 @@ def test_c7_close_from_another_thread_ends_in_time_though_a_callback_hangs(
         inside.set()
         released.wait(5 * PATIENCE)
 
-    subject = consumer(broker, group_id="g")
+    subject = consumer(broker, group_id="g", **LONG_SESSION)
     subject.subscribe(topic, listener=Doing("assigned", hang))
 
     def owner() -> None:
@@ -432,7 +435,7 @@ def test_c7_close_from_another_thread_ends_in_time_though_a_callback_hangs(
     subject.close(timeout=0.3)
     assert not released.is_set(), "the callback hangs still"
     assert "a callback runs in another thread's call" in caplog.text
-    assert "Empty" in broker.describe_groups()["g"]
+    until(lambda: "Empty" in broker.describe_groups()["g"])
     with pytest.raises(ClosedError):
         subject.poll(0)
     released.set()
@@ -578,7 +581,12 @@ def test_c8_a_child_that_ends_says_nothing_for_its_parent(broker: Broker, topic:
 def test_c7_ctrl_c_ends_a_program_and_the_member_is_gone(broker: Broker, topic: str) -> None:
     program = f"""
         from kadence import Consumer
-        c = Consumer(bootstrap_servers={broker.bootstrap_servers!r}, group_id="g", auto_offset_reset="earliest")
+        c = Consumer(
+            bootstrap_servers={broker.bootstrap_servers!r},
+            group_id="g",
+            auto_offset_reset="earliest",
+            **{LONG_SESSION},
+        )
         c.subscribe("t")
         for record in c:
             if record.offset == 999:
@@ -596,7 +604,7 @@ def test_c7_ctrl_c_ends_a_program_and_the_member_is_gone(broker: Broker, topic: 
         _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == -signal.SIGINT
     assert "KeyboardInterrupt" in errors
-    assert "Empty" in broker.describe_groups()["g"]
+    until(lambda: "Empty" in broker.describe_groups()["g"])
 
 
 def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, topic: str) -> None:
@@ -606,7 +614,10 @@ def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, top
         kept = []
         async def main():
             c = AsyncConsumer(
-                bootstrap_servers={broker.bootstrap_servers!r}, group_id="g", auto_offset_reset="earliest"
+                bootstrap_servers={broker.bootstrap_servers!r},
+                group_id="g",
+                auto_offset_reset="earliest",
+                **{LONG_SESSION},
             )
             kept.append(c)
             await c.subscribe("t")
@@ -623,7 +634,7 @@ def test_b7_asyncio_a_program_that_ends_without_close_leaves(broker: Broker, top
         check=True,
     )
     assert ended.stdout == "polled\n"
-    assert "Empty" in broker.describe_groups()["g"]
+    until(lambda: "Empty" in broker.describe_groups()["g"])
 
 
 def test_b7_close_without_any_time_still_leaves(broker: Broker, topic: str) -> None:
