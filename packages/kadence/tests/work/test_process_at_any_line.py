@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from tests.consumer.application.test_interrupted import SOURCE, Interruption
+from tests.patience import until
 
 from kadence import Consumer, Producer, Record
 from kadence.consumer.application import inside
 from kadence.work import driver
+from kadence.work.desk import Desk
+from kadence.work.meters import Meters
 from kadence_broker import Broker
 
 BEGINNING = 120
@@ -19,9 +22,17 @@ BEGINNING = 120
 
 
 @pytest.mark.parametrize("deserializer", [None, bytes.decode], ids=["bytes", "text"])
-def test_the_consumer_is_as_it_was_before(deserializer: Any) -> None:
+def test_the_consumer_is_as_it_was_before(deserializer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another `process` is not refused, polls deserialise, and commit() is possible."""
     assert Path(inside.__file__).is_relative_to(SOURCE)
+    desks: list[Desk] = []
+    begin = Meters.begin
+
+    def begins(meters: Meters, desk: Desk, workers: int) -> None:
+        desks.append(desk)
+        begin(meters, desk, workers)
+
+    monkeypatch.setattr(Meters, "begin", begins)
     with Broker(topics={"t": 1}) as broker:
         with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
             for number in range(3_000):
@@ -38,18 +49,18 @@ def test_the_consumer_is_as_it_was_before(deserializer: Any) -> None:
             def handler(_: Record[Any, Any]) -> None:
                 consumer.stop()
 
-            def process() -> None:
-                try:
-                    consumer.process(handler, workers=1)
-                finally:
-                    consumer._core.exchange.stopping = False
+            def goes_on() -> None:
+                # A handler may outlast its call, and stop the consumer only then.
+                until(lambda: not any(desk.scheduler.running for desk in desks), every=0.001)
+                consumer._core.exchange.stopping = False
 
             at, happened = 0, True
             while happened:
                 at += 1 if at < BEGINNING else 7
                 interruption = Interruption(at, (inside.__file__, driver.__file__))
                 with contextlib.suppress(KeyboardInterrupt), interruption:
-                    process()
+                    consumer.process(handler, workers=1)
+                goes_on()
                 happened, where = interruption.happened, f"line {at}: {interruption.where}"
                 core = consumer._core
                 assert (core.polls.is_working, core.commits.is_for_work) == (False, False), where
@@ -59,5 +70,5 @@ def test_the_consumer_is_as_it_was_before(deserializer: Any) -> None:
                     found += consumer.poll(1)
                 assert isinstance(found[0].value, bytes if deserializer is None else str), where
                 consumer.commit()
-            process()
+            consumer.process(handler, workers=1)
     assert at > 50
