@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.work import handlers
-from tests.work.worlds import ONE, Real, Simulated, World, become
+from tests.work.worlds import ONE, Real, Simulated, World, become, is_going
 
 from kadence import Consumer, RebalanceListener, Record, TopicPartition
 from kadence.errors import (
@@ -691,7 +691,7 @@ def test_partitions_that_go_are_finished_and_committed_first(simulated: Simulate
             handled.append((name, record.partition, record.offset))
             # So that something is left for the other one, which begins when what runs of its partitions has ended.
             if name == "first" and record.offset > 5:
-                await become(lambda: context.lost or any(each[0] == "second" for each in handled))
+                await become(lambda: is_going(context) or any(each[0] == "second" for each in handled))
 
         return work
 
@@ -721,8 +721,8 @@ def test_partitions_that_go_are_finished_and_committed_first_on_threads(real: Re
                 handled.append((name, record.partition, record.offset))
             if name == "second":
                 both_work.set()
-            while name == "first" and record.offset > 5 and not context.lost and not both_work.wait(0.01):
-                pass
+            if name == "first" and record.offset > 5:
+                until(lambda: is_going(context) or both_work.is_set(), every=0.01)
 
         return work
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 from tests.patience import PATIENCE
-from tests.work.worlds import ONE, Simulated, become
+from tests.work.worlds import ONE, Simulated, become, is_going
 
 from kadence import RebalanceListener, Record, TopicPartition
 from kadence.errors import ClosedError, IllegalStateError
@@ -19,11 +19,6 @@ from kadence.work import Context, ProducerRecord, Retry
 
 _VALUES: Final = [b"0", b"1", b"2", b"3"]
 """A record for each partition."""
-
-
-def is_going(context: Context) -> bool:
-    """Whether a partition goes. `Context.lost` would count as being told so."""
-    return "lost=True" in repr(context)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

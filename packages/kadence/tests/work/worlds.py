@@ -30,13 +30,26 @@ from kadence import (
     TopicPartition,
 )
 from kadence.config.table import is_coroutine_function
+from kadence.work import Context
 from kadence.work.meters import Totals
 from kadence_broker.storage import Isolation
 from kadence_testing.pytest_plugin.brokers import AT_ONCE
 from kadence_testing.simulation import Program
 from kadence_testing.simulation.transactions import records_of
 
-__all__ = ["CALM_GROUPS", "GROUP", "ONE", "TOPICS", "Call", "Member", "Real", "Simulated", "World", "become"]
+__all__ = [
+    "CALM_GROUPS",
+    "GROUP",
+    "ONE",
+    "TOPICS",
+    "Call",
+    "Member",
+    "Real",
+    "Simulated",
+    "World",
+    "become",
+    "is_going",
+]
 
 GROUP: Final = "g"
 ONE: Final = TopicPartition("one", 0)
@@ -174,6 +187,11 @@ async def become(condition: Callable[[], object]) -> None:
             return
         await asyncio.sleep(_STEP_S)
     raise AssertionError(f"not within {_LONGEST_S} s")
+
+
+def is_going(context: Context) -> bool:
+    """Whether a partition goes. `Context.lost` would count as being told so: the record would be handled again."""
+    return "lost=True" in repr(context)
 
 
 # ---------------------------------------------------------------- virtual time
