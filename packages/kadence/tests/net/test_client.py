@@ -84,12 +84,18 @@ def test_bootstrap_addresses_that_all_fail_are_named_with_step_and_cause(connect
         while True:
             listener.accept()[0].close()
 
-    port = dead_port()
+    port, clock = dead_port(), FakeClock()
     with serve(slams_the_door) as (_, slamming):
         driver = connect(
-            ("no.such.host", 9092), ("127.0.0.1", port), ("127.0.0.1", slamming), lookup=no_such_host
+            ("no.such.host", 9092),
+            ("127.0.0.1", port),
+            ("127.0.0.1", slamming),
+            lookup=no_such_host,
+            clock=clock,
         )
         request = driver.send(METADATA, within_ms=400)
+        driver.until(driver.client.is_cut_off)
+        clock.advance(400)
         [ended] = driver.complete()
     assert ended.request is request
     assert isinstance(ended.error, RequestTimedOutError)
@@ -375,22 +381,26 @@ def test_a_request_that_the_broker_cannot_take_does_not_cost_the_connection(conn
 
 
 def test_silence_is_a_timeout_that_closes_the_connection(connect: Connect) -> None:
-    closed = threading.Event()
+    asked, closed = threading.Event(), threading.Event()
 
     def behaviour(listener: socket.socket) -> None:
         with accept(listener) as peer:
             peer.greet()
             read_all(peer, 2)
+            asked.set()
             try:
                 peer.read()
             finally:
                 closed.set()
 
+    clock = FakeClock()
     with serve(behaviour) as (host, port):
-        driver = connect((host, port), request_timeout_ms=150)
+        driver = connect((host, port), request_timeout_ms=150, clock=clock)
         driver.client.set_nodes([Node(1, host, port)])
         patient = driver.send(METADATA, node_id=1, within_ms=300_000)
         hasty = driver.send(HEARTBEAT, node_id=1, within_ms=50)
+        driver.until(asked.is_set)
+        clock.advance(150)
         errors = {item.request: item.error for item in driver.complete(2)}
         assert closed.wait(PATIENCE)
     assert isinstance(errors[hasty], RequestTimedOutError)
@@ -500,14 +510,22 @@ def test_connections_on_which_something_was_heard_are_not_given_up(connect: Conn
 
 
 def test_a_handshake_without_an_answer_is_a_timeout_of_the_connection(connect: Connect) -> None:
+    asked = threading.Event()
+
     def behaviour(listener: socket.socket) -> None:
         with accept(listener) as peer:
-            read_all(peer, 2)
+            peer.read()
+            asked.set()
+            peer.read()
 
+    clock = FakeClock()
     with serve(behaviour) as (host, port):
-        driver = connect((host, port), connect_timeout_ms=100)
+        driver = connect((host, port), connect_timeout_ms=100, clock=clock)
         driver.client.set_nodes([Node(1, host, port)])
-        error = driver.ask(HEARTBEAT, node_id=1).error
+        driver.send(HEARTBEAT, node_id=1)
+        driver.until(asked.is_set)
+        clock.advance(100)
+        error = driver.complete()[0].error
     assert isinstance(error, ConnectError)
     assert f"broker 1 ({host}:{port}): ApiVersions: no answer in time" in str(error)
 

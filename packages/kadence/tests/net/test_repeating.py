@@ -527,12 +527,15 @@ def test_c7_a_signal_ends_the_wait_for_the_flag_by_its_handler() -> None:
     class Interruption(Exception):  # noqa: N818 - it stands for KeyboardInterrupt
         pass
 
-    def handler(*_: Any) -> None:
-        raise Interruption
-
     main = threading.get_ident()
     done = threading.Event()
     flag = drain.drain.new_arrivals().flag()
+
+    def handler(*_: Any) -> None:
+        # Another one may be on its way when the first has ended the wait.
+        if not done.is_set():
+            done.set()
+            raise Interruption
 
     def interrupt() -> None:
         # Again and again: the first may come before the wait has begun.
