@@ -17,7 +17,7 @@ import pytest
 
 from kadence.whereabouts import frames_of
 
-__all__ = ["PATIENCE", "is_of_pause", "once_inside", "overdue", "until", "without_pauses"]
+__all__ = ["PATIENCE", "is_of_pause", "once_inside", "overdue", "standing_inside", "until", "without_pauses"]
 
 PATIENCE: Final = 60.0
 """Seconds after which what must happen counts as a hang."""
@@ -60,23 +60,28 @@ def overdue(
 
 def once_inside(act: Callable[[], object]) -> threading.Thread:
     """Let ``act`` happen on another thread as soon as this one stands inside a call of Kadence; join it afterwards."""
-    caller = threading.get_ident()
+    stands = standing_inside(threading.get_ident())
 
     def run() -> None:
-        before: object = None
-
-        def stands() -> bool:
-            nonlocal before
-            frames = [frame for frame, _ in frames_of(caller)]
-            place, before = before, frames and (id(frames[0]), frames[0].f_lasti)
-            return any(map(_waits, frames)) and place == before
-
         until(stands, what="nobody waits")
         act()
 
     thread = threading.Thread(target=run, name="once inside")
     thread.start()
     return thread
+
+
+def standing_inside(thread: int) -> Callable[[], bool]:
+    """For `until`: whether a thread, given by its ``ident``, stands inside a call of Kadence since the look before."""
+    before: object = None
+
+    def stands() -> bool:
+        nonlocal before
+        frames = [frame for frame, _ in frames_of(thread)]
+        place, before = before, frames and (id(frames[0]), frames[0].f_lasti)
+        return any(map(_waits, frames)) and place == before
+
+    return stands
 
 
 def is_of_pause(line: str) -> bool:

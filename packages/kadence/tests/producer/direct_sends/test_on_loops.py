@@ -109,7 +109,7 @@ def test_callbacks_and_cancelled_tasks_on_a_loop(broker: Broker, ways: Ways) -> 
                 task.cancel()
             assert (await future).partition == 0
             await asyncio.gather(task, return_exceptions=True)
-        await asyncio.sleep(0.01)
+        await producer.flush()
         assert called == [threading.get_ident()] * 20
 
     async def wait_for(future: RecordFuture) -> None:

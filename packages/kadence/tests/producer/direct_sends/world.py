@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
-from tests.patience import PATIENCE, until
+from tests.patience import PATIENCE, standing_inside, until
 
 from kadence import Consumer, Producer, Record, TopicPartition
+from kadence.errors import KafkaTimeoutError
 from kadence.net import drain
 from kadence.producer.direct_sends import DirectSends
 from kadence.producer.futures import RecordMetadata
@@ -49,11 +51,25 @@ def settle(producer: Producer, ways: Ways) -> None:
 
     def is_direct(partition: int) -> bool:
         before = ways.sent
-        producer.send("t", b"before", partition=partition).result(PATIENCE)
+        # On a busy machine a short delivery.timeout.ms may be over.
+        with suppress(KafkaTimeoutError):
+            producer.send("t", b"before", partition=partition).result(PATIENCE)
         return ways.sent > before
 
     for partition in range(PARTITIONS):
         until(partial(is_direct, partition), every=0)
+
+
+def until_open(producer: Producer, partition: int = 0) -> None:
+    """Wait until the network thread waits, so that this thread may send to the partition by itself."""
+    direct: Any = producer._accumulator.direct
+    tp = TopicPartition("t", partition)
+
+    def is_open() -> bool:
+        with producer._accumulator.gate:
+            return direct._form(tp) is not None and direct._forms[tp][0].turn() != 0
+
+    until(is_open, every=0.001)
 
 
 def records_in(servers: str) -> list[Record[Any, Any]]:
@@ -90,8 +106,12 @@ def expected(count: int) -> list[bytes]:
     ]
 
 
-def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
-    """Runs it on a thread; the result waits for it, and returns or raises as it did."""
+def in_thread(work: Callable[[], Any], *, waits: bool = False) -> Callable[[], Any]:
+    """Runs it on a thread; the result waits for it, and returns or raises as it did.
+
+    Args:
+        waits: comes back when the work stands inside a call.
+    """
     outcome: list[Any] = []
     errors: list[BaseException] = []
 
@@ -103,6 +123,9 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
 
     thread = threading.Thread(target=run)
     thread.start()
+    if waits:
+        assert thread.ident is not None
+        until(standing_inside(thread.ident))
 
     def joined() -> Any:
         thread.join(PATIENCE)
