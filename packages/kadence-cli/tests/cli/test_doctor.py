@@ -154,7 +154,7 @@ def test_a_broker_that_a_setting_names_is_asked(
 
 def test_a_broker_that_is_away(kadence: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     hide(monkeypatch, "pyspark")
-    ran = kadence("doctor", "--json", "-b", "127.0.0.1:1", "-X", "default.api.timeout.ms=300")
+    ran = told(kadence, monkeypatch, "Connection refused", "doctor", "--json", "-b", "127.0.0.1:1")
     status, said = found(ran.rows)["brokers"]
     assert (ran.status, status) == (1, "wrong")
     assert said.startswith("cannot connect to bootstrap 127.0.0.1:1: Connection refused; name a broker")
@@ -210,7 +210,7 @@ def test_what_to_try_with_a_listener_for_tls(kadence: Run, monkeypatch: pytest.M
     certificate.configure_cert(context)
     with Broker(tls=context) as broker:
         servers = broker.bootstrap_servers
-        plain = kadence("doctor", "--json", "-b", servers, "-X", "default.api.timeout.ms=500")
+        plain = told(kadence, monkeypatch, "set security.protocol to SSL", "doctor", "--json", "-b", servers)
         unknown = kadence("doctor", "--json", "-b", servers, "-X", "security.protocol=SSL")
     assert "Then set security.protocol to SSL" in found(plain.rows)["brokers"][1]
     assert "-X ssl.ca.location=FILE" in found(unknown.rows)["brokers"][1]

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, overdue
 
 from kadence import Admin, Broker, Token
 from kadence.errors import KafkaError
@@ -148,15 +148,22 @@ def asked(world: World, broker: str, settings: Mapping[str, Any], seconds: float
 def test_a_client_that_follows_the_advice_gets_an_answer(
     row: Row, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.WARNING, "kadence"), pytest.raises(KafkaError) as caught:
-        asked(world, row.broker, row.wrong, 1.0)
-    assert re.search(re.escape(row.advice), str(caught.value) + caplog.text)
+    for seconds in (1.0, 4.0, 16.0):
+        with caplog.at_level(logging.WARNING, "kadence"), pytest.raises(KafkaError) as caught:
+            asked(world, row.broker, row.wrong, seconds)
+        # On a busy machine a short time may be over before the broker has answered.
+        if row.advice in str(caught.value) + caplog.text:
+            break
+    assert row.advice in str(caught.value) + caplog.text
     for settings in row.right:
         asked(world, row.broker, settings, 20.0)
 
 
 def test_another_name_in_the_certificate(world: World) -> None:
-    with pytest.raises(KafkaError, match="Reach the broker by a name in its certificate"):
-        asked(world, "elsewhere", SSL, 2.0)
+    overdue(
+        lambda seconds: asked(world, "elsewhere", SSL, seconds),
+        KafkaError,
+        match="Reach the broker by a name in its certificate",
+    )
     asked(world, "elsewhere", {**SSL, "ssl_endpoint_identification_algorithm": ""}, 20.0)
     asked(world, "tls", SSL, 20.0)
