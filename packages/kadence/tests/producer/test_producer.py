@@ -216,16 +216,20 @@ def test_threads_that_wait_for_records_share_batches(broker: Broker) -> None:
     names = [f"k{number}".encode() for number in range(20)]
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
         producer.send("t", b"x").result(PATIENCE)
-        with broker.faults.observe(ProduceRequest) as seen, broker.faults.delay(ProduceRequest, 0.1, times=1):
-            first = producer.send("t", b"x")
-            waiting = threading.Thread(target=first.result, args=(PATIENCE,))
-            waiting.start()
-            until(lambda: len(seen) == 1)
-            with ThreadPoolExecutor(len(names)) as pool:
-                offsets = {
-                    each.offset
-                    for each in pool.map(lambda name: producer.send("t", name).result(PATIENCE), names)
-                }
+        sent: list[RecordFuture] = []
+
+        def send_and_wait(name: bytes) -> int:
+            sent.append(future := producer.send("t", name))
+            return future.result(PATIENCE).offset
+
+        with broker.faults.observe(ProduceRequest) as seen, ThreadPoolExecutor(len(names)) as pool:
+            with broker.faults.freeze():
+                first = producer.send("t", b"x")
+                waiting = threading.Thread(target=first.result, args=(PATIENCE,))
+                waiting.start()
+                calls = [pool.submit(send_and_wait, name) for name in names]
+                until(lambda: len(sent) == len(names))
+            offsets = {call.result(PATIENCE) for call in calls}
             waiting.join(PATIENCE)
         assert offsets == set(range(2, 22))
         assert len(seen) < len(names)
