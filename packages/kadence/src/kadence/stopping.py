@@ -19,6 +19,7 @@ from kadence.client.engine import ENDING, OPEN, Stoppable
 from kadence.client.grace import RESERVE_MS
 from kadence.clock import Seconds, SystemClock, to_ms
 from kadence.logs import Lines, OwnThread, logger
+from kadence.weak import all_of
 
 __all__ = ["StopOnSignals", "stop_on_signals"]
 
@@ -181,14 +182,7 @@ class StopOnSignals:
             self._came.release()
 
     def _mine(self) -> tuple[Stoppable, ...]:
-        if self._chosen:
-            return self._chosen
-        while True:
-            try:
-                return tuple(OPEN)
-            except RuntimeError:
-                # Another thread made one just now.
-                continue
+        return self._chosen or all_of(lambda: OPEN)
 
     # ------------------------------------------------------------ on its own thread
 

@@ -25,7 +25,9 @@ from kadence import (
     stopping,
 )
 from kadence.client import grace
+from kadence.client.engine import OPEN
 from kadence.errors import ClosedError
+from kadence.weak import all_of
 from kadence.work.meters import Totals
 
 NOWHERE = "127.0.0.1:1"
@@ -174,8 +176,6 @@ def test_an_admin_client_without_a_call_is_not_told_of() -> None:
 
 
 def test_a_reading_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from kadence.client.engine import OPEN
-
     ended: list[object] = []
 
     def run() -> None:
@@ -184,11 +184,11 @@ def test_a_reading_ends(monkeypatch: pytest.MonkeyPatch) -> None:
         except BaseException as error:  # noqa: BLE001 - it is looked at
             ended.append(error)
 
-    before = set(OPEN)
+    before = set(all_of(lambda: OPEN))
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: set(OPEN) - before)
-    for client in set(OPEN) - before:
+    until(lambda: set(all_of(lambda: OPEN)) - before)
+    for client in set(all_of(lambda: OPEN)) - before:
         client.stop(grace=0)
     thread.join(PATIENCE)
     assert isinstance(ended[0], ClosedError)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from kadence.client.gate import Gate
+from kadence.weak import all_of
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ def no_log_call_under_a_lock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     def looked_at(logger: logging.Logger, level: int) -> bool:
         """The first thing that each call of a logger does."""
         # Spark's client logs when a Java object of an earlier test is collected, which may be anywhere.
-        if not logger.name.startswith("py4j") and any(gate.is_mine for gate in tuple(gates)):
+        if not logger.name.startswith("py4j") and any(gate.is_mine for gate in all_of(lambda: gates)):
             # With the stack, since whoever calls is what is wrong.
             found.append(str(logger.findCaller(stack_info=True, stacklevel=2)))
         return look(logger, level)

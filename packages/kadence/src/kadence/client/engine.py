@@ -24,6 +24,7 @@ from kadence.clock import Seconds, SystemClock, add_ms
 from kadence.errors import BootstrapResolutionError, ClosedError, FatalNetworkError, ForkedError, KafkaError
 from kadence.loaded import attribute_if_loaded
 from kadence.logs import flush
+from kadence.weak import all_of
 
 __all__ = [
     "ENDING",
@@ -195,7 +196,9 @@ def _be_called_by_multiprocessing() -> None:
 
 
 def _alive() -> list[tuple[Engine, Unclosed]]:
-    return [(engine, each) for engine, each in _unclosed.items() if engine.has_thread and engine.is_alive()]
+    # Daemon threads of the program may still make clients.
+    known = all_of(_unclosed.items)
+    return [(engine, each) for engine, each in known if engine.has_thread and engine.is_alive()]
 
 
 def _deliver_at_exit() -> None:

@@ -18,6 +18,7 @@ from math import isnan
 
 from kadence.errors import MissingDependencyError
 from kadence.metrics import Measured, MetricName
+from kadence.weak import all_of
 
 try:
     from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -54,7 +55,7 @@ class ClientCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Called by the registry at each scrape. It sends no request to a broker."""
         families: dict[str, Metric] = {}
-        for client in tuple(self._clients):
+        for client in all_of(lambda: self._clients):
             for name, value in client.metrics().items():
                 if not isnan(value):
                     family = _family(families, name)

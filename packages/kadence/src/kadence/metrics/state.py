@@ -28,6 +28,7 @@ from kadence.errors import KafkaError, MissingDependencyError
 from kadence.metrics import MetricName
 from kadence.own_files import check_own, own_directory
 from kadence.types import GroupMetadata, TopicPartition
+from kadence.weak import all_of
 
 __all__ = ["StatePublisher", "publish_state", "published", "state_directory"]
 
@@ -189,7 +190,7 @@ class StatePublisher:
 
     def _document(self) -> bytes:
         said: dict[str, Any] = {"pid": self._pid, "at": time.time()}
-        said["consumers"] = [_state_of(consumer) for consumer in tuple(self._consumers)]
+        said["consumers"] = [_state_of(consumer) for consumer in all_of(lambda: self._consumers)]
         return json.dumps(said).encode()
 
 
