@@ -198,7 +198,7 @@ def test_records_of_a_queue_are_printed_and_accepted(kadence: Run) -> None:
     assert {row["delivery_count"] for row in ran.rows} == {1}
     (first, *_) = kadence("groups", "lag", "work").rows
     assert (first["start"], first["lag"]) == (0, 5), "the printed ones are accepted, and no others"
-    rest = kadence("consume", "jobs", "--share", "work", "--format", "values", "--timeout", "2")
+    rest = kadence("consume", "jobs", "--share", "work", "--format", "values", "-n", "5")
     assert rest.out.splitlines() == ["4", "5", "6", "7", "8"]
     assert kadence("produce", "copy", stdin=ran.out.encode()).err == "4 records delivered to copy\n"
 

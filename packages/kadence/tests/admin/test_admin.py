@@ -78,6 +78,15 @@ def calling(call: Callable[[], Any]) -> Future[Any]:
     return outcome
 
 
+def with_time(call: Callable[[float], Any], is_enough: Callable[[Any], bool]) -> Any:
+    """What a call returns within 2 s; on a busy machine it is given more until that is enough."""
+    for seconds in (2.0, 8.0, 32.0):
+        found = call(seconds)
+        if is_enough(found):
+            break
+    return found
+
+
 def fill(servers: str, topic: str, count: int, partition: int = 0) -> None:
     with Producer(bootstrap_servers=servers) as producer:
         for n in range(count):
@@ -507,7 +516,10 @@ def test_a_coordinator_that_stands_still_takes_no_other_group(frozen: type[Any])
             admin.alter_consumer_group_offsets(name, {TopicPartition("t", 0): 0})
         of_2 = {name for number, name in enumerate(names) if 1 + number % 3 == 2}
         with broker.faults.drop(frozen, node_id=2):
-            found = admin.describe_consumer_groups(names, timeout=2, raise_errors=False)
+            found = with_time(
+                lambda seconds: admin.describe_consumer_groups(names, timeout=seconds, raise_errors=False),
+                lambda found: found.errors.keys() == of_2,
+            )
         assert found.errors.keys() == of_2
         assert found.keys() == set(names) - of_2
         assert all(
@@ -530,7 +542,10 @@ def test_a_coordinator_that_stands_still_takes_the_offsets_of_no_other_group(new
         of_2 = {name for number, name in enumerate(names) if 1 + number % 3 == 2}
         first = broker.bootstrap_servers.split(",")[0]
         with Admin(bootstrap_servers=first) as admin, broker.faults.freeze(2):
-            found = admin.list_offsets_of_groups(names, timeout=2, raise_errors=False)
+            found = with_time(
+                lambda seconds: admin.list_offsets_of_groups(names, timeout=seconds, raise_errors=False),
+                lambda found: found.errors.keys() == of_2,
+            )
         assert found == {name: {TopicPartition("t", 0): OffsetAndMetadata(0)} for name in set(names) - of_2}
         assert found.errors.keys() == of_2
         assert all("broker 2" in str(error) for error in found.errors.values())
@@ -684,14 +699,18 @@ def test_kip1102_the_bootstrap_addresses_are_asked_again_when_no_broker_answers(
     # The longest backoff is also the pause between two of these.
     backoff = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 1}
     settings = {"request_timeout_ms": 50, "metadata_recovery_rebootstrap_trigger_ms": 10, **backoff}
-    with Broker() as broker, Admin({"bootstrap.servers": broker.bootstrap_servers, **settings}) as admin:
-        assert admin.describe_cluster().nodes
-        with broker.faults.drop(MetadataRequest, times=1):
-            assert admin.list_topics() == {}
-        assert "asking bootstrap.servers for the brokers again" in caplog.text
+    with Broker() as broker:
+        with Admin({"bootstrap.servers": broker.bootstrap_servers, **settings}) as admin:
+            assert admin.describe_cluster().nodes
+            with broker.faults.drop(MetadataRequest, times=1):
+                assert admin.list_topics() == {}
+            assert "asking bootstrap.servers for the brokers again" in caplog.text
         caplog.clear()
-        with broker.faults.error(MetadataRequest, ec.REBOOTSTRAP_REQUIRED, times=1):
-            assert admin.list_topics() == {}
+        # With time for the answer: one that comes too late says nothing.
+        with Admin(bootstrap_servers=broker.bootstrap_servers, **backoff) as admin:
+            assert admin.describe_cluster().nodes
+            with broker.faults.error(MetadataRequest, ec.REBOOTSTRAP_REQUIRED, times=1):
+                assert admin.list_topics() == {}
         assert "a broker said so: asking bootstrap.servers" in caplog.text
 
 

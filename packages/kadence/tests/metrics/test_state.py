@@ -36,11 +36,14 @@ def directory(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     # A path of pytest's own for a test is too long for a socket.
     made = tmp_path_factory.mktemp("s") / "kadence"
     monkeypatch.setenv("KADENCE_STATE_DIR", str(made))
+    # A busy machine has no answer within half a second.
+    monkeypatch.setattr(local, "_PATIENCE_S", PATIENCE)
     return made
 
 
 @pytest.fixture
-def consumer(broker: Broker) -> Iterator[Consumer]:
+def consumer(broker: Broker, request: pytest.FixtureRequest) -> Iterator[Consumer]:
+    """With the settings of a test's parameter."""
     with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
         producer.send("flights", b"a value that nobody is told")
     settings = {
@@ -48,8 +51,7 @@ def consumer(broker: Broker) -> Iterator[Consumer]:
         "group.id": "report",
         "client.id": "reader",
         "auto.offset.reset": "earliest",
-        "max.poll.interval.ms": 6_000,
-        "stall.report.ratio": 0.05,
+        **getattr(request, "param", {}),
     }
     with Consumer(settings) as made:
         made.subscribe("flights")
@@ -145,6 +147,9 @@ def _sampled(gatherer: Gatherer, model: Model) -> GroupHistory:
     return model.history("works")
 
 
+@pytest.mark.parametrize(
+    "consumer", [{"max.poll.interval.ms": 6_000, "stall.report.ratio": 0.05}], indirect=True, ids=["quick"]
+)
 def test_a_stall_is_told_while_it_lasts(consumer: Consumer) -> None:
     with publish_state(consumer):
         until(consumer.stalls)
@@ -170,7 +175,10 @@ def test_a_consumer_without_a_group(broker: Broker) -> None:
         assert local.by_member([seen]) == {}
 
 
-def test_a_process_that_is_stopped_and_one_that_was_killed(directory: Path) -> None:
+def test_a_process_that_is_stopped_and_one_that_was_killed(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "_PATIENCE_S", 0.5)
     program = "import kadence, sys; p = kadence.publish_state(); print(p.path, flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
