@@ -29,11 +29,13 @@ from kadence.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from kadence.protocol.fetch import FetchRequest
 from kadence.reading import places, tables
 from kadence_schemas import AvroDeserializer, AvroSerializer, SchemaRegistryClient
+from kadence_testing.kafka import NO_EXPIRY
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with Broker(topics={"none": 2, "t": 2, "grows": 2, "newest": 2}) as broker:
+    # Some tests write records of years ago, which the retention would delete after some minutes.
+    with Broker(topics={"none": 2, "t": 2, "grows": 2, "newest": 2}, config=NO_EXPIRY) as broker:
         write(broker, "t", *(b"%d" % number for number in range(10)))
         yield broker
 
