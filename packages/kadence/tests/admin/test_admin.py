@@ -707,7 +707,7 @@ def test_kip1102_the_bootstrap_addresses_are_asked_again_when_no_broker_answers(
             assert "asking bootstrap.servers for the brokers again" in caplog.text
         caplog.clear()
         # With time for the answer: one that comes too late says nothing.
-        with Admin(bootstrap_servers=broker.bootstrap_servers, **backoff) as admin:
+        with Admin({"bootstrap.servers": broker.bootstrap_servers, **backoff}) as admin:
             assert admin.describe_cluster().nodes
             with broker.faults.error(MetadataRequest, ec.REBOOTSTRAP_REQUIRED, times=1):
                 assert admin.list_topics() == {}

@@ -98,7 +98,8 @@ def test_what_is_not_plain_on_a_loop(broker: Broker, ways: Ways) -> None:
 
 def test_a_slow_answer_on_a_loop_is_the_network_threads_affair(broker: Broker, ways: Ways) -> None:
     async def work(producer: AsyncProducer) -> None:
-        accumulator, direct = producer._accumulator, producer._accumulator.direct
+        accumulator = producer._accumulator
+        direct: Any = accumulator.direct
         await settled(producer, ways)
         sent, taken_over = ways.sent, ways.taken_over
 
