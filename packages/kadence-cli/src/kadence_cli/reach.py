@@ -38,8 +38,8 @@ def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterato
         arguments: of the command line, which may name the cluster.
 
     Raises:
-        CommandError: no address could be connected to, or each closed the connection, as a listener that needs a login
-            does.
+        CommandError: no address could be connected to, also later in the ``with`` block, or each closed the
+            connection, as a listener that needs a login does.
         AuthenticationError: a broker refuses the credentials.
     """
     from kadence import Admin
@@ -66,7 +66,13 @@ def reached(config: Mapping[str, Any], arguments: argparse.Namespace) -> Iterato
                 say(f"kadence: {whole}; still waiting")
         except BrokerError:
             pass
-        yield admin
+        try:
+            yield admin
+        except KafkaTimeoutError as problem:
+            # The first look may have been too short to find that out.
+            if isinstance(problem.__cause__, ConnectError):
+                raise CommandError(_unreached(str(problem.__cause__), config, arguments)) from None
+            raise
 
 
 def _unreached(why: str, config: Mapping[str, Any], arguments: argparse.Namespace) -> str:

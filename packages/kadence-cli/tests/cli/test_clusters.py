@@ -243,6 +243,20 @@ def test_a_cluster_that_cannot_be_reached_is_named_with_its_addresses(
     assert "-b HOST:PORT" not in line
 
 
+def test_a_cluster_is_named_with_its_addresses_where_the_first_look_was_too_short(
+    kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path
+) -> None:
+    monkeypatch.setattr("kadence_cli.reach.REACHED_S", 0.001)
+    for ms in (200, 1_000, 5_000, 25_000):
+        settings = ("socket.connection.setup.timeout.ms=60000", f"default.api.timeout.ms={ms}")
+        ran = kadence("-c", "dead", "topics", "list", *(part for each in settings for part in ("-X", each)))
+        *_, line = ran.err.splitlines()
+        if "in time" not in line:  # else this machine had no time to find it out
+            break
+    assert line.startswith("kadence topics: cluster 'dead' cannot be reached: ")
+    assert line.endswith(f"; its addresses stand in {dead}")
+
+
 def test_a_cluster_of_the_environment_is_named_with_its_variable(
     kadence: Run, monkeypatch: pytest.MonkeyPatch, dead: Path
 ) -> None:
