@@ -679,18 +679,32 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             KafkaTimeoutError,
             match="^the offset of t-0 at time 1004: not done in time",
         )
-    with broker.faults.drop(ListOffsetsRequest):
-        overdue(
-            lambda seconds: admin.list_offsets({partition: "latest"}, timeout=seconds),
-            KafkaTimeoutError,
-            match=r"ListOffsets was not answered in time by broker \d+ \(127\.0\.0\.1:\d+\)$",
-        )
-    with broker.faults.drop(MetadataRequest):
-        overdue(
-            lambda seconds: admin.list_topics(timeout=seconds),
-            KafkaTimeoutError,
-            match="Metadata was not answered in time",
-        )
+
+
+def test_the_deadline_names_the_request_without_an_answer() -> None:
+    with Broker(topics={"t": 1}) as broker:
+
+        def asked(call: Callable[[Admin, float], Any]) -> Callable[[float], Any]:
+            """By a client of its own each time: what another call has waited for in vain costs it the connection."""
+
+            def ask(seconds: float) -> Any:
+                with Admin(bootstrap_servers=broker.bootstrap_servers) as admin:
+                    return call(admin, seconds)
+
+            return ask
+
+        with broker.faults.drop(ListOffsetsRequest):
+            overdue(
+                asked(lambda admin, seconds: admin.list_offsets({("t", 0): "latest"}, timeout=seconds)),
+                KafkaTimeoutError,
+                match=r"ListOffsets was not answered in time by broker \d+ \(127\.0\.0\.1:\d+\)$",
+            )
+        with broker.faults.drop(MetadataRequest):
+            overdue(
+                asked(lambda admin, seconds: admin.list_topics(timeout=seconds)),
+                KafkaTimeoutError,
+                match="Metadata was not answered in time",
+            )
 
 
 def test_kip1102_the_bootstrap_addresses_are_asked_again_when_no_broker_answers(
