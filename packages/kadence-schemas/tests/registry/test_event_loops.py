@@ -269,6 +269,35 @@ def test_a_registry_that_is_away_makes_no_dead_letters(broker: Broker, registry:
     assert registry.failures == 0
 
 
+@pytest.mark.parametrize("batch", [None, (1, 0.1)], ids=["alone", "batch"])
+def test_a_wait_for_the_registry_is_no_time_of_the_handler(
+    broker: Broker, registry: SlowRegistry, batch: tuple[int, float] | None
+) -> None:
+    topic = f"slow-{batch is None}"
+    write(broker, registry, topic, FIRST, {"id": 1})
+    timeout = 0.1
+    handled: list[Any] = []
+
+    async def work() -> None:
+        async with reading(broker, AvroDeserializer(client(registry))) as consumer:
+
+            async def handle(given: Any) -> None:
+                handled.append(given)
+                consumer.stop()
+
+            await consumer.assign([(topic, 0)])
+            processing = asyncio.ensure_future(
+                consumer.process(handle, timeout=timeout, dead_letter="dead", batch=batch)
+            )
+            await turning_until(lambda: registry.asked_for)
+            await asyncio.sleep(3 * timeout)
+            registry.may_answer.set()
+            assert (await processing).dead_lettered == 0
+
+    run(work())
+    assert len(handled) == 1
+
+
 def test_many_workers_wait_for_one_request(broker: Broker, registry: SlowRegistry) -> None:
     write(broker, registry, "many", FIRST, *({"id": each} for each in range(20)))
     done: list[int] = []

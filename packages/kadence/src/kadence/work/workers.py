@@ -10,7 +10,7 @@ import contextlib
 import inspect
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from types import AsyncGeneratorType
 from typing import Any, Final, Protocol
 
@@ -459,13 +459,14 @@ class LoopWorkers:
 
     async def _works(self, tasks: Sequence[Task]) -> bool:
         settings = self._settings
-        limit: asyncio.Timeout | None = None
         try:
-            if settings.timeout_ms is None:
-                outputs = await self._desk.here.awaits(self._call(tasks))
+            if self._decode is None and settings.batch is None:
+                given: Any = tasks[0].record
             else:
-                async with asyncio.timeout(settings.timeout_ms / 1000) as limit:
-                    outputs = await self._desk.here.awaits(self._call(tasks))
+                # Before the handler's time begins: the registry has time limits of its own.
+                given = await self._desk.here.awaits(self._given(tasks))
+            call = self._desk.here.awaits(self._call(tasks, given))
+            outputs = await (call if settings.timeout_ms is None else self._in_time(call))
             if settings.halves and outputs is not None:
                 with self._desk.here:
                     outputs = list(outputs)
@@ -498,8 +499,6 @@ class LoopWorkers:
                 middle = len(tasks) // 2
                 await self._work_on((tasks[:middle], tasks[middle:]))
                 return False
-            if isinstance(error, TimeoutError) and limit is not None and limit.expired():
-                error = _timed_out(settings)
             await self._aside.call(self._desk.fails, tasks, error)
             return False
         if outputs is None:
@@ -519,14 +518,27 @@ class LoopWorkers:
                 with desk.lock:
                     desk.finish(first)
 
-    async def _call(self, tasks: Sequence[Task]) -> Iterable[ProducerRecord] | None:
+    async def _in_time(
+        self, call: Awaitable[Iterable[ProducerRecord] | None]
+    ) -> Iterable[ProducerRecord] | None:
+        """What the handler returns within ``timeout``."""
         settings = self._settings
-        if self._decode is None and settings.batch is None:
-            given: Any = tasks[0].record
-        else:
-            while isinstance(records := self._decoded(tasks), AnswerPendingError):
-                await self._answered(records)
-            given = records if settings.batch is not None else records[0]
+        try:
+            async with asyncio.timeout((settings.timeout_ms or 0) / 1000) as limit:
+                return await call
+        except TimeoutError:
+            if limit.expired():
+                raise _timed_out(settings) from None
+            raise
+
+    async def _given(self, tasks: Sequence[Task]) -> Any:
+        """The first argument of the handler."""
+        while isinstance(records := self._decoded(tasks), AnswerPendingError):
+            await self._answered(records)
+        return records if self._settings.batch is not None else records[0]
+
+    async def _call(self, tasks: Sequence[Task], given: Any) -> Iterable[ProducerRecord] | None:
+        settings = self._settings
         result = (
             settings.handler(given, Context(tasks)) if settings.takes_context else settings.handler(given)
         )
