@@ -133,8 +133,8 @@ def state_machines() -> str:
         table(member_states.TRANSITIONS),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. A task of Spark leaves its transaction open, for the driver to "
-            "commit, and is UNINITIALIZED again."
+            "`kadence.producer.transaction_states`. In Spark, a task's producer leaves its transaction open for "
+            "the driver to commit, and is UNINITIALIZED again."
         ),
         table(transaction_states.TRANSITIONS),
     ]

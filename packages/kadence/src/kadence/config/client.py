@@ -186,7 +186,8 @@ class ClientConfig:
     sasl_kerberos_keytab: str | None = key(
         "string",
         None,
-        "For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.",
+        "For GSSAPI: the file with the client's key. Without one, also in sasl.jaas.config, tickets come from kinit's "
+        "cache.",
     )
     sasl_login_callback_handler_class: str | None = key(
         "string",

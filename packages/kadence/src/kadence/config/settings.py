@@ -88,7 +88,8 @@ class ClientSettings(TypedDict, total=False):
     cache.
     """
     sasl_kerberos_keytab: str | None
-    """For GSSAPI: the file with the client's key. When not set, tickets come from the cache that kinit fills.
+    """For GSSAPI: the file with the client's key. Without one, also in sasl.jaas.config, tickets come from
+    kinit's cache.
     """
     sasl_login_callback_handler_class: str | None
     """For settings copied from Java; takes the class name of OAuthBearerLoginCallbackHandler only."""

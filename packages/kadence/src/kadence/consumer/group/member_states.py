@@ -24,7 +24,7 @@ class State(enum.Enum):
     UNSUBSCRIBED = "not in the group"
     JOINING = "its first heartbeat, with epoch 0, is not accepted yet"
     RECONCILING = "moving from the owned partitions to the assigned ones"
-    ACKNOWLEDGING = "owns its assignment; the next heartbeat, sent at once, acknowledges it"
+    ACKNOWLEDGING = "owns its assignment, as far as it knows the topics; the next heartbeat acknowledges it"
     STABLE = "owns its assignment, and the broker knows it"
     FENCED = "the broker refused its identity: its partitions are lost, and it joins again"
     PREPARE_LEAVING = "partitions must be given up before it leaves"
