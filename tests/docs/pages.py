@@ -102,7 +102,9 @@ def check_commands(page: Path, tmp_path: Path) -> None:
     }
     # The shell's own children (a broker in the background) end with it.
     whole = f"set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || :' EXIT\n{script}\n"
-    whole = whole.replace("9092", port).replace("8081", registry_port)
+    # In one pass: the port that is free may be 28081.
+    ports = {"9092": port, "8081": registry_port}
+    whole = re.sub("|".join(ports), lambda found: ports[found[0]], whole)
     done = subprocess.run(
         ["bash", "-c", whole],
         capture_output=True,
