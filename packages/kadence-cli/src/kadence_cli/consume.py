@@ -135,7 +135,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--value",
         choices=KINDS,
-        help="read values by their schemas in a registry (Confluent's wire format), as JSON, in tables as columns",
+        help="read values by their schemas in a registry (Confluent's wire format), as JSON or, in tables, columns",
     )
     add_registry_option(parser)
     parser.add_argument(

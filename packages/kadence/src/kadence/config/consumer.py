@@ -80,7 +80,7 @@ class ConsumerConfig(ClientConfig):
         "float",
         0.5,
         "After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with the "
-        "line of your code that blocks the poll loop. 0: none; stalls() has it when it leaves the group.",
+        "line of your code that blocks the poll loop. 0: none; stalls() has the line when it leaves the group.",
         low=0,
         high=1,
     )

@@ -42,8 +42,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     stall_report_ratio: float | str
     """After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with
-    the line of your code that blocks the poll loop. 0: none; stalls() has it when it leaves the group.
-    Default: 0.5.
+    the line of your code that blocks the poll loop. 0: none; stalls() has the line when it leaves the
+    group. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group
