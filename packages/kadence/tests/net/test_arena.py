@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -144,3 +146,36 @@ def test_a_closed_pool_keeps_nothing_whenever_it_comes_back() -> None:
     late.release()
     assert (pool.in_use, pool.spare, pool.held()) == (0, 0, 0)
     assert len(late.view) == 0
+
+
+class Watched(deque[memoryview]):
+    """Returned memory; ``at_read`` runs before another thread reads it, ``at_take`` once one piece was taken out."""
+
+    at_read: Callable[[], object] = staticmethod(lambda: None)
+    at_take: Callable[[], object] = staticmethod(lambda: None)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        self.at_read()
+        return super().__iter__()
+
+    def popleft(self) -> memoryview:
+        taken = super().popleft()
+        self.at_take()
+        return taken
+
+
+def test_another_thread_never_counts_memory_that_is_being_collected() -> None:
+    """It looks while the network thread collects, and the network thread collects while it looks."""
+    pool = ArenaPool(1 << 20)
+    pool._returned.memories = watched = Watched()
+    kept, first, second = (pool.lend(50_000) for _ in range(3))
+    first.release()
+    seen: list[int] = []
+    watched.at_take = lambda: seen.append(pool.held())
+    assert pool.in_use == 2 * kept.size
+    assert len(seen) == 1
+    assert seen[0] <= 2 * kept.size
+    watched.at_take = lambda: None
+    second.release()
+    watched.at_read = pool._collect
+    assert pool.held() == kept.size

@@ -146,8 +146,10 @@ class ArenaPool:
         self._trim()
 
     def held(self) -> int:
-        """As `in_use`, for any thread: does not collect returned memory first, so it may be slightly behind."""
-        return self._lent_bytes - sum(map(len, tuple(self._returned.memories)))
+        """As `in_use`, for any thread. While the network thread collects returned memory it may be less, never more."""
+        # In this order: memory that is in neither was given back, and memory that is in both is subtracted twice.
+        returned = sum(map(len, tuple(self._returned.memories)))
+        return max(self._lent_bytes - returned, 0)
 
     @property
     def spare(self) -> int:
@@ -188,9 +190,10 @@ class ArenaPool:
     def _collect(self) -> None:
         returned = self._returned.memories
         while returned:
-            memory = returned.popleft()
-            size = len(memory)
+            # Subtracted before it leaves the queue, for `held` on another thread.
+            size = len(returned[0])
             self._lent_bytes -= size
+            memory = returned.popleft()
             if size < _KEPT_FROM:
                 continue
             self._unused_bytes += size
