@@ -13,7 +13,7 @@ from typing import Final
 from kadence.errors import LocalError, RecordTooLargeError
 from kadence.protocol import error_codes as codes
 from kadence.records import MAX_BATCH_BYTES, BatchHeader, FetchedRecords, crc32c, encode_batch
-from kadence.records.batch import CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TIMESTAMP_TYPE
+from kadence.records.batch import CRC_AT, CRC_FROM, HEADER_SIZE, LOG_OVERHEAD, MAGIC, MAGIC_AT, TIMESTAMP_TYPE
 from kadence.records.codecs import decompress
 from kadence_broker.storage.config import LogConfig
 from kadence_broker.storage.errors import BatchError
@@ -25,7 +25,6 @@ CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 _LENGTH: Final = struct.Struct(">i")
 _CRC_AND_ATTRIBUTES: Final = struct.Struct(">IH")
-_CRC_AT: Final = 17
 _MAX_TIMESTAMP: Final = struct.Struct(">q")
 _MAX_TIMESTAMP_AT: Final = 35
 _SHORTEST_RECORD: Final = 14
@@ -266,10 +265,10 @@ def _pack(batch: memoryview, header: BatchHeader, compression: str) -> memoryvie
 def _stamp(batch: memoryview, kind: int, newest: int) -> memoryview:
     """A copy with another kind of timestamps and another largest one, under a true checksum."""
     stamped = bytearray(batch)
-    _, attributes = _CRC_AND_ATTRIBUTES.unpack_from(stamped, _CRC_AT)
+    _, attributes = _CRC_AND_ATTRIBUTES.unpack_from(stamped, CRC_AT)
     attributes = attributes & ~TIMESTAMP_TYPE | kind
-    _CRC_AND_ATTRIBUTES.pack_into(stamped, _CRC_AT, 0, attributes)
+    _CRC_AND_ATTRIBUTES.pack_into(stamped, CRC_AT, 0, attributes)
     _MAX_TIMESTAMP.pack_into(stamped, _MAX_TIMESTAMP_AT, newest)
     crc = crc32c(memoryview(stamped)[CRC_FROM:])
-    _CRC_AND_ATTRIBUTES.pack_into(stamped, _CRC_AT, crc, attributes)
+    _CRC_AND_ATTRIBUTES.pack_into(stamped, CRC_AT, crc, attributes)
     return memoryview(stamped)

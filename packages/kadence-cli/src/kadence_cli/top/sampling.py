@@ -194,13 +194,12 @@ class GroupHistory:
 
     Attributes:
         description: the latest. rebalances: how many were noticed since the first sample. events: the
-            oldest first. sampled_at: when the latest sample was taken (monotonic ms). has_had_members: in any sample.
+            oldest first. has_had_members: in any sample.
     """
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.description: Description | None = None
-        self.sampled_at: int | None = None
         self.rebalances = 0
         self.has_had_members = False
         self.events: deque[Event] = deque(maxlen=EVENTS)
@@ -219,7 +218,6 @@ class GroupHistory:
             now: monotonic ms. wall: seconds since 1970, for the events.
         """
         before, self.description = self.description, sample.description
-        self.sampled_at = now
         self._total = self._silent = None
         self.has_had_members |= bool(sample.description.members)
         self._owners = {tp: member for member in sample.description.members for tp in member.assignment}

@@ -100,7 +100,6 @@ class ClassicGroup:
 
     group_id: str
     state: GroupState = GroupState.EMPTY
-    previous_state: GroupState = GroupState.EMPTY
     generation_id: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
@@ -137,7 +136,7 @@ class ClassicGroup:
         """Move to ``state``; a transition that is not in the table is a bug of the rules, not of a client."""
         if state not in NEXT[self.state]:
             raise RuntimeError(f"group {self.group_id!r} cannot go from {self.state.value} to {state.value}")
-        self.previous_state, self.state = self.state, state
+        self.state = state
 
     @property
     def rebalance_timeout_ms(self) -> int:

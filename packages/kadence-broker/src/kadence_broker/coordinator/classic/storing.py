@@ -127,7 +127,7 @@ def _install(group: ClassicGroup, value: GroupMetadataValue) -> None:
     group.leader_id = value.leader
     group.subscribed = group.subscribed_topics()
     group.empty_since = None if members else value.current_state_timestamp
-    group.previous_state, group.state = group.state, GroupState.STABLE if members else GroupState.EMPTY
+    group.state = GroupState.STABLE if members else GroupState.EMPTY
 
 
 def _member(stored: MemberMetadata, protocol: str) -> Member:

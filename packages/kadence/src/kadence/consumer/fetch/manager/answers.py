@@ -209,7 +209,6 @@ class FetchAnswers:
 
     Attributes:
         node_retry_at: no fetch to a broker before this time (ms).
-        stale_bytes: bytes that came for a position that had moved on.
     """
 
     def __init__(
@@ -236,7 +235,6 @@ class FetchAnswers:
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self.node_retry_at: dict[int, int] = {}
         self._troubled: dict[PartitionState, None] = {}
-        self.stale_bytes = 0
         self._log_limiter = LogLimiter()
 
     def failed(self, now: int, sent: Sent, error: Exception | None) -> None:
@@ -370,7 +368,6 @@ class FetchAnswers:
 
     def _passed_over(self, fetched: CompletedFetch, size: int) -> None:
         """The application releases it, but its partition's position has moved."""
-        self.stale_bytes += size
         state = self._subscription.partitions.get(fetched.shared_partition.partition)
         if state is not None and state.shared_partition is fetched.shared_partition:
             state.fetched_bytes += size
@@ -386,7 +383,6 @@ class FetchAnswers:
         """An empty entry for a partition whose part of the response is valid; None: it is invalid, or not needed."""
         state = self._asked(sent, partition)
         if state is None:
-            self.stale_bytes += len(data.records or b"")
             return None
         if data.error_code:
             self._errors.partition_failed(now, sent, state, data, response)

@@ -60,7 +60,7 @@ class FetchRequestManager:
     """Decides which partitions to fetch, from which broker and when, and makes the Fetch requests.
 
     Attributes:
-        requests, session_requests: fetches sent, and how many of them belonged to a session.
+        requests: how many fetches were sent.
         memory: the accounts of buffer.memory.
     """
 
@@ -92,7 +92,6 @@ class FetchRequestManager:
         self._isolation = READ_COMMITTED if config.isolation_level == "read_committed" else 0
         self._can_follow = shared_state.arrivals is not None
         self.requests = 0
-        self.session_requests = 0
 
     # ------------------------------------------------------------ sending
 
@@ -205,7 +204,6 @@ class FetchRequestManager:
         )
         session.under_way = True
         broker.parked = sent
-        self.session_requests += 1
         broker.late.clear()
         broker.urgent, broker.side_wait_ms = False, 0
         for state in broker.changed:
@@ -281,7 +279,6 @@ class FetchRequestManager:
         measures.fetch_ms.record_alike(sent_at, took_ms * count, count)
         measures.fetches.throttle_ms.record_alike(sent_at, 0, count)
         self.requests += count
-        self.session_requests += count
         broker.served_at = sent.sent_at = sent_at
         sent.ends_at = sent_at + self._config.fetch_max_wait_ms
         return True
