@@ -27,15 +27,9 @@ _log = logger("kadence.client")
 
 
 class RequestMeasures(Protocol):
-    """Called for each request, of any manager. Network thread."""
+    """Called for each request that was answered, of any manager. Network thread."""
 
-    def sent(self, request: Request) -> None:
-        """It was handed to the network."""
-        ...
-
-    def answered(self, completed: Completed) -> None:
-        """Its answer is there."""
-        ...
+    def answered(self, completed: Completed) -> None: ...
 
 
 class NetworkClientDelegate:
@@ -55,8 +49,6 @@ class NetworkClientDelegate:
         for request in requests:
             self._owners[request] = owner
             self._client.send(request)
-            if self._measures is not None:
-                self._measures.sent(request)
 
     def sent_by_others(self, owner: RequestManager, requests: Iterable[Request]) -> None:
         """The native thread has sent these; their answers come to ``owner``."""

@@ -7,7 +7,6 @@ from kadence.clock import Clock
 from kadence.connection.request import Request
 from kadence.consumer.client_state import ClientState
 from kadence.consumer.group.heartbeat import HeartbeatRequestManager
-from kadence.consumer.measures import Group
 from kadence.net import NetworkClient
 
 __all__ = ["arm_native_heartbeat"]
@@ -18,14 +17,12 @@ def arm_native_heartbeat(
     client: NetworkClient,
     delegate: NetworkClientDelegate,
     client_state: ClientState,
-    group: Group,
     clock: Clock,
 ) -> None:
-    """The native thread sends heartbeats that the network thread cannot send in time. ``group``: counts them."""
+    """The native thread sends heartbeats that the network thread cannot send in time."""
 
     def native_heartbeats_sent(requests: list[Request], sent_at: int) -> None:
         client_state.lateness.fallback_heartbeats += len(requests)
-        group.heartbeat_sent_at = max(group.heartbeat_sent_at, sent_at)
         delegate.sent_by_others(heartbeat, requests)
         heartbeat.native_heartbeats_sent(clock.now_ms(), requests, sent_at)
 

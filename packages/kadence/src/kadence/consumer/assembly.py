@@ -142,11 +142,9 @@ def _turn(
         heartbeat = HeartbeatRequestManager(
             coordinator, membership, shared_state.progress, config, background_event_handler
         )
-        shared_state.measures.group.alive_until = lambda: heartbeat.alive_until
+        shared_state.measures.group.pulse = heartbeat
         if around.has_native_heartbeat:
-            arm_native_heartbeat(
-                heartbeat, client, delegate, shared_state, shared_state.measures.group, clock
-            )
+            arm_native_heartbeat(heartbeat, client, delegate, shared_state, clock)
         commits = CommitRequestManager(coordinator, membership, metadata, config, background_event_handler)
         if shared_state.arrivals is not None:
             shared_state.direct_commits = client.direct_users[ConnectionPurpose.GROUP] = DirectCommits(

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
 from kadence.clock import FOREVER
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Completed
 from kadence.consumer.events import CallbackNeeded, LosePartitions, Rebalance, RevokePartitions
 from kadence.lag import lag
 from kadence.layered import Layered
@@ -28,6 +28,7 @@ __all__ = [
     "Group",
     "Measures",
     "PollMeasures",
+    "Pulse",
     "Queue",
     "RequestMeasures",
     "TopicFetches",
@@ -211,20 +212,37 @@ def _record(now: int, sizes: Iterable[tuple[int, int]], of_bytes: Meter, of_reco
     of_records.record_each(now, in_records)
 
 
+class Pulse(Protocol):
+    """The heartbeats of the present membership, by the network thread (`HeartbeatRequestManager`).
+
+    Attributes:
+        sent_at: when (ms) the last one was sent; -1: none was. alive_until: when (ms) the group removes this member
+            unless a heartbeat is answered before; `FOREVER` when none are sent.
+    """
+
+    sent_at: int
+    alive_until: int
+
+
+class _NoPulse:
+    """There is no membership."""
+
+    sent_at = -1
+    alive_until = FOREVER
+
+
 class Group:
     """Measurements of the membership. Network thread. Meters take ms from request to response.
 
     Attributes:
-        heartbeat_sent_at: when the last one was handed to the network; -1 before the first.
-        alive_until: returns when (ms) the group removes this member unless a heartbeat is answered before.
+        pulse: the heartbeats of the present membership.
         rebalances: ms each took. failed: how many ended with the loss of the identity. last_at: when one ended.
         causes: the number of rebalances of each cause.
     """
 
     def __init__(self) -> None:
         self.heartbeats = Meter()
-        self.heartbeat_sent_at = -1
-        self.alive_until: Callable[[], int] = lambda: FOREVER
+        self.pulse: Pulse = _NoPulse()
         self.joins = Meter()
         self.syncs = Meter()
         self.commits = Meter()
@@ -257,10 +275,6 @@ class RequestMeasures:
             _HEARTBEAT: group.heartbeats,
             _GROUP_HEARTBEAT: group.heartbeats,
         }
-
-    def sent(self, request: Request) -> None:
-        if request.message.API_KEY in (_HEARTBEAT, _GROUP_HEARTBEAT):
-            self._group.heartbeat_sent_at = request.queued_at
 
     def answered(self, completed: Completed) -> None:
         api_key = completed.request.message.API_KEY

@@ -84,9 +84,9 @@ def _turn(
     coordinator.on_found = lambda node: client.set_nodes((*client.nodes(), node))
     member = ShareMembership(coordinator, metadata, config, handler, around.new_member_id or new_member_id)
     heartbeat = HeartbeatRequestManager(coordinator, member, share_state.progress, config, handler)
-    measures.group.alive_until = lambda: heartbeat.alive_until
+    measures.group.pulse = heartbeat
     if around.has_native_heartbeat:
-        arm_native_heartbeat(heartbeat, client, delegate, share_state, measures.group, clock)
+        arm_native_heartbeat(heartbeat, client, delegate, share_state, clock)
     requests = ShareRequestManager(config, member, metadata, share_state, handler)
     dead_letters = DeadLetterLook(config, metadata)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Completed
 from kadence.consumer.measures import ClientMeasures, Fetches, Group, PollMeasures
 from kadence.metrics.sensors import Meter
 
@@ -21,16 +21,11 @@ class ShareRequestMeasures:
 
     def __init__(self, fetch_ms: Meter, acknowledge_ms: Meter, throttle_ms: Meter, group: Group) -> None:
         self._throttle_ms = throttle_ms
-        self._group = group
         self._latencies = {
             _FETCH: fetch_ms,
             _ACKNOWLEDGE: acknowledge_ms,
             _GROUP_HEARTBEAT: group.heartbeats,
         }
-
-    def sent(self, request: Request) -> None:
-        if request.message.API_KEY == _GROUP_HEARTBEAT:
-            self._group.heartbeat_sent_at = request.queued_at
 
     def answered(self, completed: Completed) -> None:
         api_key = completed.request.message.API_KEY

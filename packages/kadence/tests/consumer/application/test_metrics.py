@@ -12,7 +12,14 @@ import pytest
 from tests.consumer.support import Cluster, member_settings, partitions, poll_until, read
 from tests.virtual import VirtualCluster
 
-from kadence import AsyncConsumer, KafkaTimeoutError, MetricName, RebalanceListener, TopicPartition
+from kadence import (
+    AsyncConsumer,
+    KafkaTimeoutError,
+    MetricName,
+    NotFetchedReason,
+    RebalanceListener,
+    TopicPartition,
+)
 from kadence.consumer.application.metrics import CLIENT, COORDINATOR, FETCH, KADENCE, NODE
 
 pytestmark = [pytest.mark.needs("reading"), pytest.mark.brokers("virtual")]
@@ -196,6 +203,69 @@ def test_a_membership_is_measured_under_both_protocols(cluster: VirtualCluster, 
     assert value(consumer.metrics(), "partition-revoked-latency-max", COORDINATOR) >= listener.seconds * 1000
     assert value(consumer.metrics(), "assigned-partitions", COORDINATOR) == 0
     assert value(consumer.metrics(), "failed-rebalance-total", COORDINATOR) == 0
+
+
+@pytest.mark.needs("groups")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_the_last_heartbeat_is_that_of_the_present_membership(cluster: VirtualCluster, protocol: str) -> None:
+    topic = cluster.topic()
+    consumer = cluster.consumer(
+        **member_settings(protocol, group_id=cluster.name("g"), max_poll_interval_ms=60_000)
+    )
+
+    def last_heartbeat() -> float:
+        return value(consumer.metrics(), "last-heartbeat-seconds-ago", COORDINATOR)
+
+    def join() -> None:
+        consumer.subscribe(topic)
+        poll_until(consumer, lambda: len(consumer.assignment()) == 4 and last_heartbeat() >= 0)
+
+    assert last_heartbeat() == -1, "it was in no group yet"
+    join()
+    consumer.unsubscribe()
+    cluster.sleep(40)
+    assert last_heartbeat() == -1, "it has unsubscribed"
+    consumer.subscribe(topic)
+    consumer.poll(0)
+    assert last_heartbeat() < 40, "that was the membership before"
+    join()
+    cluster.sleep(61)
+    assert last_heartbeat() == -1, "it has left, because it did not poll"
+    join()
+    cluster.simulation.broker.crash()
+    cluster.sleep(40)
+    assert last_heartbeat() > 30, "its coordinator does not answer"
+    consumer.close()
+    cluster.sleep(40)
+    assert last_heartbeat() == -1, "it is closed"
+
+
+def test_only_of_a_partition_that_is_to_be_fetched_the_time_without_a_fetch_counts(
+    cluster: VirtualCluster,
+) -> None:
+    topic = cluster.topic(partitions=3)
+    cluster.produce(topic, 30, partitions=3)
+    paused, ranged, whole = partitions(topic, 3)
+    consumer = cluster.make()
+    consumer.assign({paused: 0, ranged: (0, 5), whole: 0})
+    consumer.pause([paused])
+    read(consumer, 15)
+
+    def seconds(partition: TopicPartition) -> float:
+        tags = {"topic": topic, "partition": str(partition.partition)}
+        return value(consumer.metrics(), "not-fetched-seconds", KADENCE, **tags)
+
+    cluster.sleep(400)
+    why = consumer.not_fetched()
+    assert {partition: each.reason for partition, each in why.items()} == {
+        paused: NotFetchedReason.PAUSED,
+        ranged: NotFetchedReason.RANGE_FETCHED,
+    }
+    assert all(each.since >= 400 for each in why.values())
+    assert [seconds(each) for each in (paused, ranged, whole)] == [0, 0, 0]
+    cluster.simulation.broker.crash()
+    poll_until(consumer, lambda: seconds(whole) >= 30)
+    assert [seconds(each) for each in (paused, ranged)] == [0, 0]
 
 
 class Listener(RebalanceListener):

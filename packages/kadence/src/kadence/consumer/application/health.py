@@ -113,7 +113,7 @@ def hindrances(core: ClientCore, group: Group, now: int) -> Iterator[str]:
     elif core.chosen.subscribed is not None or core.chosen.pattern is not None:
         if core.group.generation_id < 0:
             yield f"it is not a member of group {core.group.group_id!r}"
-        elif now >= group.alive_until():
+        elif now >= group.pulse.alive_until:
             yield (
                 f"no heartbeat has been answered for so long that group {core.group.group_id!r} may have removed this "
                 "member"

@@ -267,7 +267,7 @@ def heartbeats(group: Group) -> Rows:
         "The longest time to the answer of a heartbeat, in ms",
         group.heartbeats.highest,
     )
-    yield from ago("last-heartbeat", "the last heartbeat was sent", lambda: group.heartbeat_sent_at)
+    yield from ago("last-heartbeat", "this membership's last heartbeat was sent", lambda: group.pulse.sent_at)
 
 
 # ------------------------------------------------------------ kadence-consumer-metrics
@@ -288,7 +288,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     )
     yield Row(
         "buffer-exceeded-total",
-        "How often one batch exceeded buffer.memory, because it was larger, or larger when decompressed",
+        "How often one batch, as fetched or decompressed, exceeded buffer.memory",
         lambda now: measures.books.exceeded + poll_measures.exceeded,
     )
     yield Row(
@@ -297,9 +297,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
         lambda now: measures.books.oversized,
     )
     yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
-    yield Row(
-        "batches-decompressed-total", "Batches that were decompressed", lambda now: poll_measures.unpackings
-    )
+    yield Row("batches-decompressed-total", "Decompressed batches", lambda now: poll_measures.unpackings)
     yield Row(
         "decompressed-bytes-total",
         "Bytes of decompressed batches",
@@ -309,7 +307,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     yield Row("records-skipped-total", "Bad records that were skipped", skipped)
     yield Row(
         "records-dead-lettered-total",
-        "Bad records of polls that were written to the dead letter topic; for process see work-dead-letters-total",
+        "Bad records of polls written to the dead letter topic; for process see work-dead-letters-total",
         dead_lettered,
     )
 
@@ -334,7 +332,7 @@ def lateness(client_state: ClientState) -> Rows:
     )
     yield Row(
         "network-wakeups-total",
-        "How often the application had to wake the network thread",
+        "How often the application woke the network thread",
         lambda now: client_state.wakes,
     )
 
@@ -356,9 +354,7 @@ def work(meters: Meters) -> Rows:
 
     yield look("work-running", "Records that a handler has now", lambda at: at.running)
     yield look("work-waiting", "Records that were read and wait for a worker", lambda at: at.waiting)
-    yield look(
-        "work-retrying", "Records that wait for the time of their next attempt", lambda at: at.retrying
-    )
+    yield look("work-retrying", "Records that wait for their next attempt", lambda at: at.retrying)
     yield look(
         "work-oldest-seconds",
         "How long the longest-running record has run; 0 when none runs",
@@ -371,7 +367,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-paused",
-        "Partitions that are paused because too many of their records wait",
+        "Partitions paused because too many of their records wait",
         lambda at: at.paused,
     )
     yield look(
@@ -398,7 +394,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-already-done-total",
-        "Records that were read again after a restart or a rebalance, and skipped because they had been done",
+        "Records read again after a restart or rebalance, and skipped because they were done",
         lambda at: at.totals.already_done,
     )
 
@@ -432,7 +428,9 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     def seconds(now: int) -> float:
         why = shared_partition.why(now)
-        return 0 if why is None or why.since < 0 else max(now - why.since, 0) / 1000
+        if why is None or why.since < 0 or why.reason.is_expected:
+            return 0
+        return max(now - why.since, 0) / 1000
 
     def unstable(now: int) -> float:
         end, stable = shared_partition.high_watermark, shared_partition.last_stable_offset
@@ -445,7 +443,8 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     yield Row(
         "not-fetched-seconds",
-        "For how many seconds the partition has not been fetched; 0 when it is fetched",
+        "For how many seconds the partition has not been fetched; 0 when it is fetched, paused, buffered, or read to "
+        "its range's end",
         seconds,
     )
     yield Row(
@@ -469,7 +468,7 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
 
     yield Row(
         "partitions-not-fetched",
-        "Partitions that are not fetched because of the reason (see not_fetched())",
+        "Partitions that are not fetched for the reason (see not_fetched())",
         count,
     )
 

@@ -129,7 +129,7 @@ class HeartbeatRequestManager:
     """Sends the membership's heartbeats when they are due.
 
     Attributes:
-        heartbeats_sent: how many, ever.
+        heartbeats_sent: how many, ever. sent_at: when (ms) the last one of this membership was sent; -1: none was.
         alive_until: when (ms) the coordinator removes this member if no heartbeat is answered before, by our estimate;
             `FOREVER` when none are sent.
         last_lateness_ms, max_lateness_ms: how long after its due time the last (the latest) of them was
@@ -145,6 +145,7 @@ class HeartbeatRequestManager:
         add_event: AddBackgroundEvent,
     ) -> None:
         self.heartbeats_sent = 0
+        self.sent_at = -1
         self.alive_until = FOREVER
         self.last_lateness_ms = 0
         self.max_lateness_ms = 0
@@ -158,7 +159,6 @@ class HeartbeatRequestManager:
         self._term: object = None
         self._found_at = -1
         self._due = 0
-        self._sent_at = 0
         self._session_ends = FOREVER
         self._in_flight: Request | None = None
         self._answer_by = FOREVER
@@ -180,8 +180,8 @@ class HeartbeatRequestManager:
     def native_heartbeats_sent(self, now: int, requests: Iterable[Request], sent_at: int) -> None:
         """The native thread has sent these, the last one at ``sent_at``. They count as if sent from here."""
         self._sent_natively.update(requests)
-        self._sent_at = max(self._sent_at, sent_at)
-        self._due = max(self._due, add_ms(self._sent_at, self._membership.heartbeat_interval_ms))
+        self.sent_at = max(self.sent_at, sent_at)
+        self._due = max(self._due, add_ms(self.sent_at, self._membership.heartbeat_interval_ms))
         self._answer_by = add_ms(now, self._patience_ms)
 
     @property
@@ -222,7 +222,7 @@ class HeartbeatRequestManager:
         if self._waits_for_an_answer:
             if now >= self._answer_by:
                 self._answer_by = FOREVER
-                waited = now - self._sent_at
+                waited = now - self.sent_at
                 self._hung_up += 1
                 self._coordinator.hang_up(
                     now, f"no answer to a heartbeat for {waited} ms, trying another connection"
@@ -247,9 +247,9 @@ class HeartbeatRequestManager:
             self._session_ends = add_ms(now, self._membership.session_timeout_ms)
             self._is_alive(now)
             if present:
-                self._answered_in_ms = now - self._sent_at
+                self._answered_in_ms = now - self.sent_at
                 # The response may have changed the interval.
-                self._due = add_ms(self._sent_at, self._membership.heartbeat_interval_ms)
+                self._due = add_ms(self.sent_at, self._membership.heartbeat_interval_ms)
         elif outcome is HeartbeatOutcome.RETRY and not self._sent_natively:
             self._backoff.failed(now)
             self._due = min(self._due, self._backoff.until)
@@ -284,6 +284,7 @@ class HeartbeatRequestManager:
 
     def _disarm(self) -> None:
         self._term = None
+        self.sent_at = -1
         self.alive_until = FOREVER
         self._in_flight = None
         self._sent_natively.clear()
@@ -292,7 +293,7 @@ class HeartbeatRequestManager:
         self.last_lateness_ms = now - due
         self.max_lateness_ms = max(self.max_lateness_ms, self.last_lateness_ms)
         self.heartbeats_sent += 1
-        self._sent_at = now
+        self.sent_at = now
         self._due = add_ms(now, self._membership.heartbeat_interval_ms)
         self._answer_by = add_ms(now, self._patience_ms)
         self._in_flight = self._membership.heartbeat(add_ms(now, self._config.request_timeout_ms))

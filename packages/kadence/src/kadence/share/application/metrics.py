@@ -141,7 +141,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     )
     yield Row(
         "records-dead-lettered-total",
-        "Bad records of polls that were written to the dead letter topic; for process see work-dead-letters-total",
+        "Bad records of polls written to the dead letter topic; for process see work-dead-letters-total",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.dead_lettered,
     )
     yield from metric_rows.stalls(lambda now: 0 if core is None else core.stalls.count)
