@@ -112,8 +112,39 @@ def test_release_and_reject_pass_over_it_and_log_it(
         consumer.acknowledge(records)
     consumer.commit()
     assert network.taken() == [("jobs", 1, 1, kind), ("jobs", 0, 0, ACCEPT), ("jobs", 2, 2, ACCEPT)]
-    skipped = {name.name: value for name, value in consumer.metrics().items()}["records-skipped-total"]
-    assert skipped == 1
+    assert skipped(consumer) == 1
+
+
+def skipped(consumer: ShareConsumer[Any, Any]) -> float:
+    return {name.name: value for name, value in consumer.metrics().items()}["records-skipped-total"]
+
+
+@pytest.mark.parametrize("says", [*AcknowledgeType, None])
+def test_a_bad_record_of_which_the_application_decides_is_not_skipped(
+    make: Callable[..., Made], says: AcknowledgeType | None
+) -> None:
+    consumer, network = make_with(make, "raise", **{"share.acknowledgement.mode": "explicit"})
+    network.put([b"bad"])
+    with pytest.raises(RecordDeserializationError) as error:
+        consumer.poll()
+    if says is AcknowledgeType.RENEW:
+        with pytest.raises(IllegalStateError, match="cannot be renewed"):
+            consumer.acknowledge(*error.value.partition, error.value.offset, says)
+    elif says is not None:
+        consumer.acknowledge(*error.value.partition, error.value.offset, says)
+    consumer.commit()
+    assert [each[:3] for each in network.taken()] == [("jobs", 0, 0)]
+    assert skipped(consumer) == 0
+
+
+def test_a_bad_record_that_is_released_counts_as_skipped_with_each_delivery(
+    make: Callable[..., Made],
+) -> None:
+    consumer, network = make_with(make, "release")
+    for _ in range(2):
+        network.put([b"bad"])
+        assert not consumer.poll()
+    assert skipped(consumer) == 2
 
 
 class Letters:

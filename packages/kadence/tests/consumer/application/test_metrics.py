@@ -246,7 +246,7 @@ def test_only_of_a_partition_that_is_to_be_fetched_the_time_without_a_fetch_coun
     topic = cluster.topic(partitions=3)
     cluster.produce(topic, 30, partitions=3)
     paused, ranged, whole = partitions(topic, 3)
-    consumer = cluster.make()
+    consumer = cluster.consumer()
     consumer.assign({paused: 0, ranged: (0, 5), whole: 0})
     consumer.pause([paused])
     read(consumer, 15)

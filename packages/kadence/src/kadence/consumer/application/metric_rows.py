@@ -304,7 +304,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
         lambda now: poll_measures.unpacked_bytes,
     )
     yield from lateness(shared_state)
-    yield Row("records-skipped-total", "Bad records that were skipped", skipped)
+    yield Row("records-skipped-total", "Skipped bad records", skipped)
     yield Row(
         "records-dead-lettered-total",
         "Bad records of polls written to the dead letter topic; for process see work-dead-letters-total",
@@ -353,7 +353,7 @@ def work(meters: Meters) -> Rows:
         return Row(name, what, lambda now: read(meters.at(now)))
 
     yield look("work-running", "Records that a handler has now", lambda at: at.running)
-    yield look("work-waiting", "Records that were read and wait for a worker", lambda at: at.waiting)
+    yield look("work-waiting", "Records that wait for a worker", lambda at: at.waiting)
     yield look("work-retrying", "Records that wait for their next attempt", lambda at: at.retrying)
     yield look(
         "work-oldest-seconds",
@@ -362,7 +362,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-overdue",
-        "Records that have run for longer than the timeout of process()",
+        "Records that have run longer than the timeout of process()",
         lambda at: at.overdue,
     )
     yield look(

@@ -320,7 +320,7 @@ class Buffer:
             if decoding is not None and decoded.bad:
                 for offset, _ in decoded.held:
                     self._holding.make_room(chunk, offset)
-                skipped = len(decoded.held) + len(decoded.settled)
+                skipped = len(decoded.settled)
                 self._holding.settle(fetch, decoded.settled)
                 # As above.
                 decoding.skipped += skipped

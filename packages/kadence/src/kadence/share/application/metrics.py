@@ -136,7 +136,7 @@ def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     yield from metric_rows.lateness(shared_state)
     yield Row(
         "records-skipped-total",
-        "Bad records of polls, not of process, that were released or rejected",
+        "Bad records that polls, not process, released or rejected without asking the application: at each delivery",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.skipped,
     )
     yield Row(
