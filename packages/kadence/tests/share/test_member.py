@@ -44,6 +44,15 @@ def test_the_first_assignment_is_empty_and_the_next_heartbeat_comes_soon(bench: 
     assert bench.member.group.generation_id == 2
 
 
+def test_b4_a_member_that_nothing_polled_says_that_its_records_go_to_others(
+    bench: Member, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.answer(bench.beat(), 1, {"t": [0]})
+    bench.member.poll_timed_out(bench.hand.now)
+    assert "The records that it holds are released, and go to other members. Poll more often" in caplog.text
+    assert "partitions" not in caplog.text
+
+
 def test_it_owns_what_it_is_assigned_at_once_and_says_no_word(bench: Member) -> None:
     bench.answer(bench.beat(), 1, {"t": [0, 1]})
     bench.answer(bench.beat(), 2, {"t": [1, 2]})

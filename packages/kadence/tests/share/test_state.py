@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import threading
+from collections.abc import Callable
+from queue import Queue
 from typing import Any
 
 import pytest
 from tests.worlds.queue import HandNetwork
 
-from kadence import ConcurrentAccessError, Consumer, MetricName, ShareConsumer
+from kadence import ClosedError, ConcurrentAccessError, Consumer, MetricName, ShareConsumer, Stall
 from kadence.consumer import events as m
 from kadence.types import GroupMetadata
 
@@ -89,6 +92,12 @@ def test_health_tells_what_keeps_it_from_working(made: Made) -> None:
     assert not consumer.health().alive
 
 
+def test_health_tells_of_a_subscription_that_is_missing(made: Made) -> None:
+    consumer, _ = made
+    consumer.unsubscribe()
+    assert consumer.health() == (True, False, ("it has no subscription",))
+
+
 def test_the_lock_timeout_is_known_after_the_first_answer(made: Made) -> None:
     consumer, network = made
     assert consumer.lock_timeout is None
@@ -105,8 +114,6 @@ def test_its_text_is_one_line_and_it_cannot_be_pickled(made: Made) -> None:
 
 
 def test_a_second_thread_is_refused(made: Made) -> None:
-    import threading
-
     consumer, network = made
     refused: list[Exception] = []
 
@@ -123,7 +130,61 @@ def test_a_second_thread_is_refused(made: Made) -> None:
 
     network.meanwhile.append(meanwhile)
     consumer.poll(1)
-    assert len(refused) == 1
+    (error,) = refused
+    assert str(error) == (
+        "another thread is using this consumer; until it is done, only stop, wakeup, close and calls that read its "
+        "state (metrics, health, …) are allowed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "fate"),
+    [
+        ({}, "Their locks are renewed until then; after that other members get them"),
+        (
+            {"share.lock.renewal": False},
+            "Their locks are not renewed (share.lock.renewal=false): other members get them once these have ended",
+        ),
+    ],
+)
+def test_a_stall_tells_which_records_are_held_and_what_becomes_of_them(
+    make: Callable[..., Made], settings: dict[str, Any], fate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: Queue[Stall] = Queue()
+    consumer, network = make({"stall.report.callback": told.put, **settings})
+    network.put(3)
+    assert len(consumer.poll()) == 3
+    network.state.on_stall(m.Stalled(since=0, at=150_000, timeout_ms=300_000, left=False))
+    assert told.get(timeout=60).records == 3
+    [line] = [each.getMessage() for each in caplog.records if "has not polled" in each.getMessage()]
+    assert f"leaves the group. Records that it holds: 3 (jobs-0 0 to 2). {fate}. Thread " in line
+
+
+def test_a_stall_without_held_records_tells_of_none(
+    make: Callable[..., Made], caplog: pytest.LogCaptureFixture
+) -> None:
+    told: Queue[Stall] = Queue()
+    consumer, network = make({"stall.report.callback": told.put})
+    consumer.poll()
+    network.state.on_stall(m.Stalled(since=0, at=150_000, timeout_ms=300_000, left=False))
+    assert told.get(timeout=60).records == 0
+    assert "leaves the group. It holds no records. Thread " in caplog.text
+
+
+def test_a_close_beside_a_callback_that_hangs_tells_what_becomes_of_held_records(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer, network = made
+
+    def meanwhile() -> None:
+        thread = threading.Thread(target=lambda: consumer.close(timeout=0))
+        thread.start()
+        thread.join()
+
+    network.meanwhile.append(meanwhile)
+    with pytest.raises(ClosedError):
+        consumer.poll(1)
+    assert "another thread's call: the records that it holds are released" in caplog.text
 
 
 def test_names_of_other_clients_say_what_to_write(made: Made) -> None:

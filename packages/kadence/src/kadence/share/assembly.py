@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kadence.client.engine import Engine
@@ -30,7 +31,7 @@ from kadence.share.application._marks import Marks
 from kadence.share.application.bad_records import Decoding
 from kadence.share.application.buffer import Buffer
 from kadence.share.application.core import ShareCore
-from kadence.share.application.holding import Holding
+from kadence.share.application.holding import Holding, told
 from kadence.share.application.polls import SharePolls
 from kadence.share.application.results import Results
 from kadence.share.application.stepping import Stepping
@@ -175,7 +176,11 @@ def core_of(
         max_batch_bytes=config.max_batch_bytes,
     )
     stalls = Stalls(
-        config.group_id, holding.in_hand, config.stall_report_callback, shared_state.wall_offset_ms
+        config.group_id,
+        holding.in_hand,
+        config.stall_report_callback,
+        shared_state.wall_offset_ms,
+        partial(told, config.share_lock_renewal),
     )
     notice(shared_state, stalls)
     stepping = Stepping(shared_state, clock, None if decoding is None else decoding.decoder, holding.marks)

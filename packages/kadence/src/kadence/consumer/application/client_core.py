@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kadence.client.engine import Engine
 from kadence.client.waits import Waits
@@ -76,6 +76,15 @@ class ClientCore(abc.ABC):
             None: none ever is.
         is_taking: whether a poll takes records just now. is_in_callback: whether a callback makes the present call.
     """
+
+    NOTHING_CHOSEN: ClassVar = "it has no subscription and no assignment"
+    """In words: why it reads nothing;"""
+    FREE_CALLS: ClassVar = (
+        "stop, wakeup, pause, resume, close and calls that read its state (metrics, not_fetched, …)"
+    )
+    """what another thread may call meanwhile;"""
+    CUT_SHORT: ClassVar = "nothing is committed"
+    """what it means to leave without the application."""
 
     def __init__(
         self,

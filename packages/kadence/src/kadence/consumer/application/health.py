@@ -119,4 +119,4 @@ def hindrances(core: ClientCore, group: Group, now: int) -> Iterator[str]:
                 "member"
             )
     elif not core.chosen.by_hand:
-        yield "it has no subscription and no assignment"
+        yield core.NOTHING_CHOSEN

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     # Imported late: it takes half the time of importing a consumer, and most consumers never need it.
     import asyncio
 
-__all__ = ["HEADROOM", "MOST", "Pace", "Stall", "Stalls"]
+__all__ = ["HEADROOM", "MOST", "Pace", "Stall", "Stalls", "named"]
 
 HEADROOM: Final = 100
 """The bound divided by the aim: the factor by which records may become more expensive at once."""
@@ -125,8 +125,9 @@ class Stall:
         left_group: whether that time passed, so that the consumer left the group.
         thread: the name of the thread that should have polled. stack: its stack when the stall was reported, and
             under asyncio also that of the task.
-        records: how many records the last poll returned.
-        in_hand: the offsets of those that may be unprocessed, because no later poll or commit covers them.
+        records: how many records the last poll returned; of a share consumer, how many it holds.
+        in_hand: the offsets of those that may be unprocessed, because no later poll or commit covers them; of a share
+            consumer, the offsets between which it holds some.
     """
 
     since: datetime
@@ -149,6 +150,15 @@ class Stall:
         return (end - self.since_monotonic_ms) / 1000
 
 
+Told = Callable[[int, Mapping[TopicPartition, range]], tuple[str, str]]
+"""Puts in words which records are in hand, and what becomes of them when the group is left; that may be empty."""
+
+
+def _of_last_poll(records: int, in_hand: Mapping[TopicPartition, range]) -> tuple[str, str]:
+    unproved = f", perhaps not processed yet: {named(in_hand)}" if in_hand else ""
+    return f"Records of the last poll: {records}{unproved}", ""
+
+
 class Stalls:
     """The stalls of one consumer.
 
@@ -156,6 +166,7 @@ class Stalls:
         group_id: for the log. look: returns how many records the last poll returned, and the offsets that are not known
             to be processed; called on a helper thread.
         callback: the application's own, stall.report.callback. wall_offset: turns monotonic ms into ms since 1970.
+        told: what is logged of what `look` returns.
 
     Attributes:
         thread: the thread that polled last (application). Not its ident: those are used again at once.
@@ -169,6 +180,7 @@ class Stalls:
         look: Callable[[], tuple[int, Mapping[TopicPartition, range]]],
         callback: Callable[[Stall], Any] | None,
         wall_offset: Callable[[], int],
+        told: Told = _of_last_poll,
     ) -> None:
         self.thread: threading.Thread | None = None
         self.task: weakref.ref[asyncio.Task[object]] | None = None
@@ -177,6 +189,7 @@ class Stalls:
         self._look = look
         self._callback = callback
         self._wall_offset = wall_offset
+        self._told = told
         self._lock = free_lock()
         self._history: list[Stall] = []
         # Held until the latest report is made. Not an Event: Ctrl-C within its wait() can leave its lock taken, and the
@@ -192,8 +205,7 @@ class Stalls:
         """The records in hand, and the stack of the thread that polled last. Any thread but that one."""
         if self.thread is None:
             return "It was not polled yet."
-        records, in_hand = self._look()
-        return f"Records of the last poll: {records}{_named(in_hand)}. {self._whereabouts()[1]}"
+        return f"{self._told(*self._look())[0]}. {self._whereabouts()[1]}"
 
     def noticed(self, event: Stalled) -> None:
         """On the network thread: pass the report to a helper thread, which may take its time."""
@@ -249,13 +261,11 @@ class Stalls:
         if not event.left:
             log.warning(
                 "group %s: the application has not polled for %.1f s; in another %.1f s (max.poll.interval.ms) the "
-                "consumer leaves the group. "
-                "Records of the last poll: %d%s. %s",
+                "consumer leaves the group. %s. %s",
                 self._group_id,
                 (event.at - event.since) / 1000,
                 (event.since + event.timeout_ms - event.at) / 1000,
-                records,
-                _named(in_hand),
+                ". ".join(filter(None, self._told(records, in_hand))),
                 Lines(stack),
             )
         self._tell(stall)
@@ -329,9 +339,8 @@ def _stack(frames: Iterable[tuple[FrameType, int]]) -> str:
     return "".join(stack.format()).rstrip()
 
 
-def _named(in_hand: Mapping[TopicPartition, range]) -> str:
-    if not in_hand:
-        return ""
+def named(in_hand: Mapping[TopicPartition, range]) -> str:
+    """Partitions with their offsets, for the log."""
     parts = [f"{partition} {offsets[0]} to {offsets[-1]}" for partition, offsets in in_hand.items()]
     more = f" and {len(parts) - _NAMED} partitions more" if len(parts) > _NAMED else ""
-    return f", perhaps not processed yet: {', '.join(parts[:_NAMED])}{more}"
+    return f"{', '.join(parts[:_NAMED])}{more}"

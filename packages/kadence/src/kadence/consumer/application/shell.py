@@ -147,7 +147,8 @@ class Shell(waits.Shell):
             while not acquired:
                 if self._clock.now_ms() >= deadline:
                     log.warning(
-                        "close() was called while a callback runs in another thread's call: nothing is committed"
+                        "close() was called while a callback runs in another thread's call: %s",
+                        self._core.CUT_SHORT,
                     )
                     self._core.abandon(add_ms(self._clock.now_ms(), FAREWELL_MS))
                     return False
@@ -186,12 +187,7 @@ class Shell(waits.Shell):
             raise forked_error("consumer")
         if self._core.exchange.closed:
             raise ClosedError("this consumer is closed")
+        who, end = "another thread is using this consumer", "it is done"
         if self._is_processing:
-            raise ConcurrentAccessError(
-                "process() of this consumer is running on another thread; until it has returned, only stop, wakeup, "
-                "pause, resume, close and calls that read its state (metrics, not_fetched, …) are allowed"
-            )
-        raise ConcurrentAccessError(
-            "another thread is using this consumer; until it is done, only stop, wakeup, pause, resume, close and "
-            "calls that read its state (metrics, not_fetched, …) are allowed"
-        )
+            who, end = "process() of this consumer is running on another thread", "it has returned"
+        raise ConcurrentAccessError(f"{who}; until {end}, only {self._core.FREE_CALLS} are allowed")

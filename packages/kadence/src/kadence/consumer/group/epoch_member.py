@@ -27,7 +27,7 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed, IdentityChanged
 from kadence.consumer.group.coordinator import CoordinatorRequestManager
-from kadence.consumer.group.leaving import Departures, warn_of_silence
+from kadence.consumer.group.leaving import PARTITIONS_GO, Departures, warn_of_silence
 from kadence.consumer.group.member_states import HEARTBEATING, OUT, TRANSITIONS, State
 from kadence.consumer.group.membership import SENT_NATIVELY, ClusterView, GroupConfig, HeartbeatOutcome
 from kadence.errors import FencedInstanceIdError, KafkaError
@@ -100,6 +100,9 @@ class EpochMember(abc.ABC):
         }
     )
     """Codes after which a member joins again, under the same member id."""
+
+    LOSS: ClassVar[str] = PARTITIONS_GO
+    """What it loses by leaving because nothing was polled, for the log."""
 
     KEEPS_ERRORS: ClassVar[bool] = False
     """Whether every poll raises what the member was refused with, until it is in the group; else one poll does."""
@@ -306,7 +309,7 @@ class EpochMember(abc.ABC):
 
     def poll_timed_out(self, now: int) -> None:
         """Nothing was polled for the processing timeout: leave until something is (B4)."""
-        warn_of_silence(self.group, self._config.processing_timeout_ms)
+        warn_of_silence(self.group, self._config.processing_timeout_ms, self.LOSS)
         self._leave_reason = "nothing was polled for max.poll.interval.ms"
         if self.state is not State.PREPARE_LEAVING:
             self._becomes_stale = self.needs_polled = True

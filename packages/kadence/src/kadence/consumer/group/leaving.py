@@ -32,6 +32,7 @@ from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = [
     "IDENTITY",
+    "PARTITIONS_GO",
     "Departure",
     "Departures",
     "error_of",
@@ -176,17 +177,24 @@ class Departures(abc.ABC):
         )
 
 
-def warn_of_silence(group: GroupMetadata, timeout_ms: int) -> None:
+PARTITIONS_GO: Final = "Its partitions go to other members"
+
+
+def warn_of_silence(group: GroupMetadata, timeout_ms: int, loss: str = PARTITIONS_GO) -> None:
     """Log that this member leaves, because nothing was polled for the processing timeout.
 
     The coordinator keeps the partitions of a static member until its session ends.
+
+    Args:
+        loss: what it loses.
     """
     log.warning(
-        "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). Its partitions go to other "
-        "members%s. Poll more often, process less per poll (max.poll.records), or raise max.poll.interval.ms",
+        "group %s: member %s leaves: nothing was polled for %d ms (max.poll.interval.ms). %s%s. Poll more often, "
+        "process less per poll (max.poll.records), or raise max.poll.interval.ms",
         group.group_id,
         group.member_id,
         timeout_ms,
+        loss,
         "" if group.group_instance_id is None else " when its session has ended",
     )
 

@@ -6,7 +6,7 @@ Application side. Its parts are made in `kadence.share.assembly`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from kadence.client.engine import Engine
 from kadence.client.waits import Waits
@@ -40,6 +40,10 @@ class ShareCore(ClientCore):
     Attributes:
         holding, buffer, polls, results: parts of it.
     """
+
+    NOTHING_CHOSEN: ClassVar = "it has no subscription"
+    FREE_CALLS: ClassVar = "stop, wakeup, close and calls that read its state (metrics, health, …)"
+    CUT_SHORT: ClassVar = "the records that it holds are released"
 
     def __init__(
         self,

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kadence.consumer.application.processing import named
 from kadence.errors import IllegalStateError, InvalidRecordStateError
 from kadence.records import Record
 from kadence.share.acknowledgements import Acknowledged, AcknowledgeType, joined
@@ -22,7 +23,7 @@ from kadence.share.events import Ended
 from kadence.share.share_state import AcquiredFetch
 from kadence.types import TopicPartition
 
-__all__ = ["Holding"]
+__all__ = ["Holding", "told"]
 
 _ACCEPT: Final = int(AcknowledgeType.ACCEPT)
 _RELEASE: Final = int(AcknowledgeType.RELEASE)
@@ -30,6 +31,21 @@ _RENEW: Final = int(AcknowledgeType.RENEW)
 
 _NAMED: Final = 3
 """Records that an error names."""
+
+
+def told(renews: bool, count: int, in_hand: Mapping[TopicPartition, range]) -> tuple[str, str]:
+    """What is logged of held records while the application does not poll: see `Stalls`.
+
+    Args:
+        renews: whether the consumer renews their locks. count, in_hand: as of `Holding.in_hand`.
+    """
+    if not count:
+        return "It holds no records", ""
+    if renews:
+        fate = "Their locks are renewed until then; after that other members get them"
+    else:
+        fate = "Their locks are not renewed (share.lock.renewal=false): other members get them once these have ended"
+    return f"Records that it holds: {count} ({named(in_hand)})", fate
 
 
 class _Partition:

@@ -69,6 +69,8 @@ class ShareMembership(EpochMember):
         on_leaving: told when it leaves by whatever way, or is refused for good: it holds nothing from then on.
     """
 
+    LOSS: ClassVar[str] = "The records that it holds are released, and go to other members"
+
     KEEPS_ERRORS: ClassVar[bool] = True
 
     def __init__(
