@@ -44,7 +44,7 @@ class PartitionRow:
                 spelled(self.key),
                 self._owner or "-",
                 count(known.committed.last),
-                count(known.end.last),
+                _end(known),
                 *progress_cells(known.progress),
                 count(known.above),
             )
@@ -64,7 +64,7 @@ _OF_PARTITION: Final[Sequence[Callable[[TopicPartition, str, PartitionHistory], 
     lambda key, owner, known: key,
     lambda key, owner, known: owner or None,
     lambda key, owner, known: known.committed.last,
-    lambda key, owner, known: known.end.last,
+    lambda key, owner, known: known.last_end,
     lambda key, owner, known: known.lag,
     lambda key, owner, known: _change(known.trend),
     lambda key, owner, known: known.progress.produced,
@@ -115,6 +115,12 @@ def progress_sort(progress: Progress) -> tuple[Any, ...]:
         progress.consumed,
         progress.catches_up_in,
     )
+
+
+def _end(known: PartitionHistory) -> str:
+    """The end offset; that of an earlier sample is marked. A lag is not: it may have grown."""
+    is_old = known.end.last is None and known.last_end is not None
+    return f"{count(known.last_end)} old" if is_old else count(known.last_end)
 
 
 def _change(trend: Iterable[int | None]) -> int | None:

@@ -147,13 +147,15 @@ class PartitionHistory:
     """The samples of one partition of a group.
 
     Attributes:
-        above: how many records are done above the committed offset.
+        above: how many records are done above the committed offset. last_end: the end that was known last, which is
+            old while `end` has none, because its leader does not answer.
     """
 
-    __slots__ = ("_lags", "_progress", "above", "committed", "end", "is_told", "stands_since")
+    __slots__ = ("_lags", "_progress", "above", "committed", "end", "is_told", "last_end", "stands_since")
 
     def __init__(self) -> None:
         self.above = 0
+        self.last_end: int | None = None
         self.stands_since: int | None = None
         self.is_told = False
         self.committed = _Track()
@@ -165,6 +167,8 @@ class PartitionHistory:
         """Take in one sample."""
         self.committed.add(now, committed)
         self.end.add(now, end)
+        if end is not None:
+            self.last_end = end
         self.above = above
         self._lags.add(now, lag(self.end.last, self.committed.last))
         self._progress = None

@@ -11,7 +11,7 @@ from kadence import TopicPartition
 from kadence.admin import ConsumerGroupDescription, MemberDescription
 from kadence.lag import seconds_to_catch_up
 from kadence_cli.names import ranges
-from kadence_cli.top.partition_rows import progress_cells
+from kadence_cli.top.partition_rows import partition_rows, progress_cells
 from kadence_cli.top.sampling import WINDOW_MS, GroupHistory, Sample
 
 A, B = TopicPartition("flights", 0), TopicPartition("flights", 1)
@@ -147,6 +147,15 @@ def test_an_offset_that_was_moved_back_begins_anew_and_is_told(world: World) -> 
     assert world.told() == ["committed offset of flights:0 moved back from 1,000 to 100"]
     world.sample({A: 110}, {A: 2000})
     assert world.history.progress(A).consumed == 10.0
+
+
+def test_an_end_that_is_not_known_any_more_is_shown_as_old_and_has_no_lag(world: World) -> None:
+    world.sample({A: 10, B: 10}, {A: 12_025, B: 25})
+    world.sample({A: 11, B: 11}, {B: 26})
+    shown = {row.key: row.cells[2:5] for row in partition_rows(world.history)}
+    assert shown == {A: ("11", "12,025 old", "-"), B: ("11", "26", "15")}
+    world.sample({A: 12, B: 12}, {A: 12_030, B: 27})
+    assert {row.cells[3] for row in partition_rows(world.history)} == {"12,030", "27"}
 
 
 def test_partitions_that_are_gone_are_forgotten(world: World) -> None:
