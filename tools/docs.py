@@ -470,11 +470,14 @@ def _metric_section(
     parts = [f"### {title}"]
     if known:
         parts.append(f"As above: {'; '.join(_named_briefly(known, title, sections))}.")
-    left = [row for row in rows if row not in known]
+    inside = [row for row in rows if row not in known and INSIDE.match(row)]
+    left = [row for row in rows if row not in known and row not in inside]
     if len(left) == 1:
         parts.append(left[0].strip("| ").replace(" | ", ": "))
     elif left:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
+    if inside:
+        parts.append(f"Of the network thread, as in Java's client: {'; '.join(map(_names_of_row, inside))}.")
     return "\n\n".join(parts)
 
 
@@ -497,6 +500,12 @@ def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequ
         if len(alike) > 5 and all(row in alike for row in whole_client if row.startswith(start)):
             left = [f"{start}*`" if row == alike[0] else row for row in left if row not in alike[1:]]
     return texts + [_names_of_row(row) for row in left]
+
+
+INSIDE: Final = re.compile(
+    r"\| `(?:time-between-network-thread|unsent-requests|\w+-event-queue|network-io|select|io)-"
+)
+"""Rows of metrics that few read: their names, which the descriptions of the client explain."""
 
 
 def _names_of_row(row: str) -> str:
