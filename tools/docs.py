@@ -148,7 +148,9 @@ def command_line() -> str:
 
     alike: dict[str, list[str]] = {}
     for name, shape in SHAPES.items():
-        text = f"{shape.line}; {', '.join(f'`{each}`' for each in shape.fields)}"
+        # "a topic" and the like: the fields say so.
+        line = f"{shape.line}; " if len(shape.line.split()) > 3 else ""
+        text = f"{line}{', '.join(f'`{each}`' for each in shape.fields)}"
         if shape.sometimes:
             text += f"; also {', '.join(f'`{each}`' for each in shape.sometimes)}"
         alike.setdefault(text, []).append(f"`{name}`")
@@ -162,9 +164,8 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` installs the command `kadence`. Files, `--value` and Spark need more "
-            "packages, which error messages name. `kadence COMMAND --help` prints what this page says of a command. "
-            "See also the [first session](tutorial.md#the-command-line) and "
+            "`pip install 'kadence[cli]'` installs the command `kadence`. `kadence COMMAND --help` prints what this "
+            "page says of a command. See also the [first session](tutorial.md#the-command-line) and "
             "[names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),
@@ -190,13 +191,14 @@ def command_line() -> str:
         (
             "With `--json`, and in a pipe without `--wide`, the commands below print JSON lines. `doctor`, "
             "`pipeline check` and `pipeline plan` do so only with `--json`; `broker`, `consume` (without "
-            "`--format values`) and `produce --offsets` always do. Fields keep their names and meaning. New fields may "
-            'be added, so read them by name. A field without a value is `null`; those after "also" are left out '
-            "instead. Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
+            "`--format values`) and `produce --offsets` always do. Fields keep their "
+            "names and meaning; new ones may be added, so read them by name. A field without a value is `null`; those "
+            'after "also" are left out instead. '
+            "Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
             'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --value` shows values as JSON, '
             "`--format json` those that are JSON."
         ),
-        "The meaning of a line, and its fields:",
+        "The fields of a line, sometimes after what it stands for:",
         "\n".join(fields),
     ]
     return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"
@@ -260,6 +262,8 @@ def of_subcommands(
             if about:
                 parts.append(prose(about))
             texts = [argument_text(command, each) for each in command._actions if shows(each)]
+            # A plain name, such as FILE, stands in the command's examples.
+            texts = [text for text in texts if not re.match(r"`\[?[A-Z]+\]?(?: \.\.\.)?`:", text)]
             own = [f"- {text}" for text in texts if text not in explained]
             again = [text.partition(": ")[0] for text in texts if text in explained and text not in common]
             # What a command is given stands in its examples.
@@ -458,7 +462,8 @@ def _metric_section(
 ) -> str:
     """A table under its title.
 
-    In those of topics, brokers and share consumers a line has the names that a table before explains.
+    In those of topics, brokers and share consumers a line has the names that a table before explains. A line at the end
+    has those that need no explanation.
     """
     is_brief = title.endswith((", for each topic", ", for each node-id"))
     known = [
@@ -470,14 +475,14 @@ def _metric_section(
     parts = [f"### {title}"]
     if known:
         parts.append(f"As above: {'; '.join(_named_briefly(known, title, sections))}.")
-    inside = [row for row in rows if row not in known and INSIDE.match(row)]
-    left = [row for row in rows if row not in known and row not in inside]
+    plain = [row for row in rows if row not in known and PLAIN.match(row)]
+    left = [row for row in rows if row not in known and row not in plain]
     if len(left) == 1:
         parts.append(left[0].strip("| ").replace(" | ", ": "))
     elif left:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
-    if inside:
-        parts.append(f"Of the network thread, as in Java's client: {'; '.join(map(_names_of_row, inside))}.")
+    if plain:
+        parts.append(f"As in Java's client: {'; '.join(map(_names_of_row, plain))}.")
     return "\n\n".join(parts)
 
 
@@ -502,10 +507,12 @@ def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequ
     return texts + [_names_of_row(row) for row in left]
 
 
-INSIDE: Final = re.compile(
-    r"\| `(?:time-between-network-thread|unsent-requests|\w+-event-queue|network-io|select|io)-"
+PLAIN: Final = re.compile(
+    r"\| `(?:time-between-network-thread|unsent-requests|\w+-event-|network-io|select|io-|connection|\w+-byte-"
+    r"|request-(?:rate|size)|response|(?:\w+-)?(?:re)?authentication|join|sync|partition-\w+-latency|txn|flush"
+    r"|commit-sync|committed)"
 )
-"""Rows of metrics that few read: their names, which the descriptions of the client explain."""
+"""Rows of Java's metrics whose names say enough: the page only names them. `MetricName.description` has the rest."""
 
 
 def _names_of_row(row: str) -> str:

@@ -29,10 +29,9 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
-When it is ready, it prints one JSON line with its address. It runs until
-Ctrl-C or SIGTERM. By default it keeps records in memory and listens on this
-machine only. With another --host, use TLS and users: without them anyone who
-reaches the broker may do anything."""
+When it is ready, it prints one JSON line with its address. With another --host
+than the default, which is of this machine only, use TLS and users: without
+them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
   kadence broker

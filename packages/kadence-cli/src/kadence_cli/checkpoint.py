@@ -28,8 +28,8 @@ __all__ = ["add"]
 _DESCRIPTION = """\
 Look at the checkpoint of a streaming query that reads Kafka with Kadence or
 with Spark's own connector, and prepare it for the connector. DIR is a local
-directory. Copy a checkpoint from another file system (hadoop fs -get, aws s3
-cp --recursive), and back after to-connector."""
+directory: copy a checkpoint from another file system, and back after
+to-connector."""
 
 _EXAMPLES = """\
   kadence checkpoint to-connector out/checkpoint"""

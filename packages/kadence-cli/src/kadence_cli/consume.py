@@ -38,25 +38,22 @@ if TYPE_CHECKING:
 __all__ = ["add", "as_record", "run"]
 
 _DESCRIPTION = f"""\
-Read records and print each as one line. Without --group it reads the topics
-from --from on. With --group it is a member of the group: it shares the
-partitions with other members, begins at the committed offsets (at --from if
-there are none) and commits the records that it has printed. With --share it
-is a member of a share group, a queue: it accepts each record after its line is
-written, and releases the others when it ends.
+Read records and print each as one line. With --group it is a member of the
+group: it begins at the committed offsets (at --from if there are none) and
+commits the records that it has printed. With --share it is a member of a share
+group, a queue: it accepts each record after its line is written, and releases
+the others when it ends.
 Formats of a line:
   records  an object: topic, partition, offset, timestamp, key, value; also
-           headers, if there are any, and from a queue delivery_count.
-           Text is a string, null is null, and bytes that are not UTF-8 are
-           {{"base64": "…"}}. `kadence produce` reads it back.
+           headers, if there are any, and from a queue delivery_count. Bytes
+           that are not UTF-8 are {{"base64": "…"}}. `kadence produce` takes it
   json     the same; a value that is JSON is shown as JSON
   values   the value alone, null as an empty line; a terminal shows its control
            characters as \\x1b, unless --raw is given
-With -o the records go to a file, up to the present end or --to. The file's
-name or --format says which kind: .parquet, .arrow and .csv have columns,
-.jsonl has such lines. The file appears when it is complete. It ends before
-open transactions and leaves out aborted ones, unless you set
-isolation.level=read_uncommitted; stdout shows both, unless you set
+With -o the file's name or --format says of which kind it is: .parquet, .arrow
+and .csv have columns, .jsonl has such lines. The file appears when it is
+complete. It ends before open transactions and leaves out aborted ones, unless
+you set isolation.level=read_uncommitted; stdout shows both, unless you set
 isolation.level=read_committed.
 If brokers delete records (retention) before a command without a group has read
 them, stderr names these, and the status is 1; -o then writes no file.
@@ -94,7 +91,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--share",
         metavar="GROUP",
-        help="read as a member of this share group (a queue); -n and --timeout end it",
+        help="read as a member of this share group; -n and --timeout end it",
     )
     parser.add_argument(
         "--from",

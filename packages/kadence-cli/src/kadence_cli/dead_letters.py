@@ -30,11 +30,10 @@ _REPLAY = """
 
 It sends each record, without the headers about its last error, to its original
 topic and partition; if that partition is gone, the key chooses one. The
-timestamp is the time of sending; the original one is in the header
-kadence.replay.timestamp. The dead letter records stay: a second replay sends
-them again. Some records are only named and not sent: those of which a part was
-too large for the dead letter topic, and, without --to, those whose topic is
-unknown or gone."""
+header kadence.replay.timestamp has the original timestamp. The dead letter
+records stay: a second replay sends them again. Records are only named, and not
+sent, if a part was too large for the dead letter topic or, without --to, if
+their topic is unknown or gone."""
 
 _DROP = """
 

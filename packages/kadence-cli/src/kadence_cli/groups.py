@@ -38,8 +38,8 @@ _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
 A share group has a start offset in place of a committed one; records below it
-are not delivered. Its lag counts the records that are not done, also those
-that members hold. It has neither until a first record is done, or a reset."""
+are not delivered. Its lag counts the records that are not done, held ones,
+too. It has neither until a first record is done, or a reset."""
 
 _RESET = f"""
 
@@ -51,9 +51,8 @@ from the new place on are delivered.
 _CONFIG = """
 
 A group may be configured before it exists. The command refuses a dead letter
-topic of a share group that brokers would not write to, because records would
-be lost, and one that the group reads, because they would come back. Brokers
-themselves accept both."""
+topic of a share group that brokers would not write to, or that the group
+reads."""
 
 _FORGET = """
 
@@ -123,7 +122,7 @@ def add(commands: Any, summary: str) -> None:
     reset.add_argument(
         "--type",
         choices=("consumer", "share"),
-        help="whether a group that is created is a consumer group or a share group (default: consumer)",
+        help="the type of a group that it creates (default: consumer)",
     )
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
     _add_topics(action("forget", "delete the offsets of a group for a topic", 1, more=_FORGET))

@@ -35,11 +35,9 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Run a pipeline that a file describes: Spark reads topics, decodes the records,
-applies SQL and expectations, and writes a table or a topic. Records that it
-cannot use may go to a dead letter table or topic. docs/pipelines.md has the
-keys of the file.
-Status 0: done. 1: failed. 2: the file or the command line is wrong. 130, 143:
-Ctrl-C or SIGTERM stopped it; the next run continues."""
+applies SQL and expectations, and writes a table or a topic. docs/pipelines.md
+has the keys of the file. Status 2: also if the file is wrong. After Ctrl-C or
+SIGTERM the next run continues."""
 
 _EXAMPLES = """\
   kadence pipeline check --sql flights.toml

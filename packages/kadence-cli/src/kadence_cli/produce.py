@@ -40,19 +40,16 @@ means that brokers have acknowledged all records (with acks=0: that they were
 sent). Formats of a line:
   records  an object with value and, if wanted, key, headers, partition and
            timestamp, such as the output of `kadence consume` (if it has an
-           offset, its partition is ignored). A string is written as UTF-8
-           text, {"base64": "…"} as bytes, null as null, any other value as
-           JSON with its numbers unchanged
-  json     a JSON document, which becomes the value unchanged;
-           --key FIELD takes the key from it
+           offset, its partition is ignored). A string is written as UTF-8,
+           {"base64": "…"} as bytes, null as null, any other value as JSON
+  json     a JSON document, which becomes the value unchanged
   lines    the line is the value; with --separator TEXT the part before the
            first TEXT is the key
 -i reads a file instead; its name or --format says of which kind. If a
 .parquet, .arrow or .csv file has a column value, its columns are the fields of
 such records, as `kadence consume -o` writes them. Otherwise each row becomes a
-JSON document, and --key names the column that is its key.
-With --value-schema a value is null, or JSON that fits the schema; it is
-written in the schema's format, and the schema is registered."""
+JSON document.
+With --value-schema a value is null, or JSON that fits the schema."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines

@@ -51,14 +51,12 @@ transactional ids: a transaction whose id it may not see looks as if it hung."""
 
 _ABORT: Final = """
 
-It is for the transactions that `hanging` lists. It refuses one that its
-coordinator knows there: use `fence` for that."""
+It refuses one that its coordinator knows there: use `fence` for that."""
 
 _FENCE: Final = """
 
-It is for a transaction whose producer is dead. A producer that still runs
-then fails, and must be restarted. `state` is the state after the command,
-`was` and `partitions` are from before it."""
+A producer that still runs then fails, and must be restarted. `state` is the
+state after the command, `was` and `partitions` are from before it."""
 
 _MOST_TIMEOUT_S: Final = 900.0
 """The longest transaction that brokers allow by default (``transaction.max.timeout.ms``)."""

@@ -15,9 +15,8 @@ from kadence_cli.same_cluster import SameCluster
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Watch consumer and share groups: members and their partitions, lag and its
-trend, rates, time to catch up, rebalances. Press ? for the keys, q to quit. It
-changes nothing in a group."""
+Watch consumer and share groups: members and their partitions, lag, rates, time
+to catch up, rebalances. Press ? for the keys. It changes nothing in a group."""
 
 _EXAMPLES = """\
   kadence top report                begins with this group

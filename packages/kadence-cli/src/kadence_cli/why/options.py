@@ -14,8 +14,7 @@ DESCRIPTION: Final = """
 
 It watches the groups together for some seconds, then prints the reasons, the
 worst first, each with evidence and the commands to run next. It changes
-nothing. Only a longer look sees events that are minutes apart, such as a
-rebalance loop: --for 600.
+nothing.
 Status: 0 nothing harmful was seen, 1 failure, 3 a harmful reason was found
 (one is that the login may not describe a group)."""
 
@@ -28,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=_DEFAULT_S,
         metavar="SECONDS",
-        help="how long to look (default: 12); longer for consumers that rarely commit, and for rebalance loops",
+        help="how long to look (default: 12); longer for consumers that rarely commit, and for rebalance loops (600)",
     )
 
 
