@@ -32,7 +32,8 @@ FORMS: Final = """\
 a place (WHERE) is one of:
   earliest, latest            the first record; after the last record
   1200                        an offset
-  -10                         the last ten offsets of each partition
+  -10                         the last ten offsets of each partition: at most
+                              ten records
   2026-11-22T10:30            a date, or a date and time; without a zone (Z,
                               +01:00) in the zone of this machine
   today, yesterday            the beginning of that day
