@@ -19,8 +19,6 @@ from kadence import Consumer, MetricName, Producer, ShareConsumer, admin, config
 from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, member_states
 from kadence.producer import transaction_states
-from kadence.protocol.registry import api_name
-from kadence_broker.handlers import HANDLERS
 from kadence_broker.settings import Settings
 from kadence_cli.main import make_parser as command_line_parser
 from kadence_cli.where import FORMS
@@ -589,19 +587,9 @@ NOT_SERVED: dict[str, Mapping[int, str]] = {
 
 
 def broker() -> str:
-    """docs/broker.md with the APIs that are served and those that are not."""
-    served = (
-        f"{api_name(key)} {handler.versions[0]}-{handler.versions[1]}"
-        for key, handler in sorted(HANDLERS.items())
-    )
+    """docs/broker.md with the APIs that are not served."""
     refused = [f"- {why}: {', '.join(apis.values())}" for why, apis in NOT_SERVED.items()]
-    return drawn(
-        "broker.md",
-        {
-            "served": ", ".join(served) + ".",
-            "not served": "\n".join(refused),
-        },
-    )
+    return drawn("broker.md", {"not served": "\n".join(refused)})
 
 
 def drawn(page: str, parts: Mapping[str, str]) -> str:

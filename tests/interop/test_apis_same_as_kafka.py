@@ -1,4 +1,4 @@
-"""docs/broker.md lists every API that Apache Kafka serves: those that our broker serves too, and the others."""
+"""docs/broker.md lists each API that Apache Kafka serves and our broker does not."""
 
 from __future__ import annotations
 
