@@ -18,6 +18,7 @@ from typing import Final, TypeVar
 from kadence import Consumer, MetricName, Producer, ShareConsumer, admin, config
 from kadence.config.table import INT32_MAX
 from kadence.consumer.group import classic_joining, member_states
+from kadence.environment import REGISTRY
 from kadence.producer import transaction_states
 from kadence_broker.settings import Settings
 from kadence_cli.main import make_parser as command_line_parser
@@ -29,7 +30,6 @@ from kadence_spark.pipeline import model as pipeline_model
 from kadence_spark.pipeline.schema import schema_text
 from kadence_spark.sink import columns as sink_columns
 from kadence_spark.sink import options as sink_options
-from kadence_spark.source import options as spark_options
 from kadence_spark.source import schema as spark_schema
 from layout import ROOT, add_tests_to_path
 from reference_text import entry, names
@@ -334,13 +334,13 @@ def spark_source() -> str:
     decoding: dict[str, str] = {}
     for name, meaning in decode_options.OPTIONS.items():
         of_keys = name.replace("value.", "key.", 1)
-        if name.startswith(("allow", REGISTRY_TLS)):
+        if name.startswith(("allow", REGISTRY)):
             continue  # one line for all of them
         if meaning != OF_KEYS:
             both = decode_options.OPTIONS.get(of_keys) == OF_KEYS
             decoding[f"{name}`, `{of_keys}" if both else name] = meaning
-    tls = [name for name in decode_options.OPTIONS if name.startswith(REGISTRY_TLS)]
-    decoding["`, `".join(tls)] = "TLS to the registry, in PEM files."
+    of_registry = [name for name in decode_options.OPTIONS if name.startswith(REGISTRY)]
+    decoding["`, `".join(of_registry)] = "as for [a client of the registry](schemas.md#the-client)."
     of_from_json = [name for name in decode_options.OPTIONS if name.startswith("allow")]
     decoding["`, `".join(of_from_json)] = "json: as options of from_json, with its defaults."
     tables = {**lakehouse_options.DELTA_OPTIONS, **lakehouse_options.ICEBERG_OPTIONS}
@@ -354,11 +354,9 @@ def spark_source() -> str:
         {
             "options": option_list(options),
             "decoding": option_list(decoding),
-            "refused": ", ".join(f"`kafka.{name}`" for name in spark_options.CLIENT.refused) + ".",
             "columns": ", ".join(columns) + ".",
             "sink columns": ", ".join(written) + ".",
             "sink options": option_list(sink_options.OPTIONS),
-            "sink refused": ", ".join(f"`kafka.{name}`" for name in sink_options.REFUSED_CLIENT_KEYS) + ".",
             "lakehouse options": "\n".join(
                 f"- `{name}`{only_of(name)}: {meaning}" for name, meaning in tables.items()
             ),
@@ -370,8 +368,6 @@ def option_list(options: Mapping[str, str]) -> str:
     return "\n".join(f"- `{name}`: {meaning}" for name, meaning in options.items())
 
 
-REGISTRY_TLS = "schema.registry.ssl."
-
 OF_KEYS = "The same for keys."
 """The meaning of an option of decoding that stands in the row of the option for values."""
 
@@ -381,6 +377,10 @@ def only_of(option: str) -> str:
     if option not in lakehouse_options.ICEBERG_OPTIONS:
         return " (Delta)"
     return "" if option in lakehouse_options.DELTA_OPTIONS else " (Iceberg)"
+
+
+NAMES = (pipeline_model.NAME, pipeline_model.VIEW)
+"""What the name of something must match. Errors say it."""
 
 
 def pipelines() -> str:
@@ -406,7 +406,7 @@ def pipelines() -> str:
                 notes.append(f"default: {shown(each.default)}")
             if kind.choices:
                 notes.append(", ".join(f"`{choice}`" for choice in kind.choices))
-            elif kind.shape == "text" and kind.allowed != "a text":
+            elif kind.shape == "text" and kind.allowed != "a text" and kind.pattern not in NAMES:
                 notes.append(kind.allowed)
             elif kind.shape != "text":
                 notes.append({"texts": "a list", "boolean": "`true`, `false`"}.get(kind.shape, "any keys"))

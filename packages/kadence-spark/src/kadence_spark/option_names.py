@@ -17,8 +17,8 @@ OF_SOURCE: Final[dict[str, str]] = {
     "assign": 'Partitions as JSON, {"topic":[0,1]}.',
     "startingOffsets": (
         "earliest, latest, committed (by kafka.group.id), or JSON with every partition, such as "
-        '{"topic":{"0":23,"1":-2}} (-2: earliest, -1: latest). Default: earliest for a batch, latest for a stream. A '
-        "batch refuses latest."
+        '{"topic":{"0":23,"1":-2}} (-2: earliest, -1: latest). Default: latest for a stream; earliest for a batch, '
+        "which refuses latest."
     ),
     "startingTimestamp": "Instead of startingOffsets: the first record at or after this time, in ms since 1970.",
     "startingOffsetsByTimestamp": 'The same for each partition, {"topic":{"0":1700000000000}}.',
@@ -28,15 +28,13 @@ OF_SOURCE: Final[dict[str, str]] = {
     "endingOffsetsByTimestamp": "Batch only: the same for each partition.",
     "failOnDataLoss": "true (default): lost records end the query. false: they are skipped and logged.",
     "adoptTopicIds": (
-        "Stream only, for one start: topic=id,... of topics that are copies, with equal offsets, of those in the "
-        "checkpoint. The error about the new id shows it."
+        "Stream only, for one start: topic=id,... of topics that are copies, with equal offsets. The error about the "
+        "new id shows it."
     ),
-    "maxOffsetsPerTrigger": (
-        "Stream only: about the most offsets of a micro-batch, shared among partitions by their backlogs."
-    ),
+    "maxOffsetsPerTrigger": "Stream only: about the most offsets of a micro-batch.",
     "minOffsetsPerTrigger": (
-        "Stream only, not availableNow: a batch waits for so many offsets, at most for maxTriggerDelay. The first "
-        "batch after a start does not wait."
+        "Stream only, not availableNow: a batch waits for so many offsets, at most for maxTriggerDelay, but not the "
+        "first after a start."
     ),
     "maxTriggerDelay": "Stream only: see minOffsetsPerTrigger. Default: 15m.",
     "maxBytesPerTrigger": (
