@@ -357,6 +357,19 @@ def test_all_are_paused_when_there_is_no_room() -> None:
     assert scheduler.pauses() == ([], [Q, P])
 
 
+def test_a_handler_of_a_partition_that_is_gone_holds_up_nothing() -> None:
+    scheduler = Scheduler("key", Limits())
+    assigned(scheduler)
+    scheduler.add(P, records(b"a"), 0)
+    [task] = taken(scheduler)
+    scheduler.revoke((P,))
+    # Its offset is still to be committed.
+    assert list(scheduler.stuck()) == [task]
+    scheduler.forget((P,))
+    assert list(scheduler.running) == [task]
+    assert list(scheduler.stuck()) == []
+
+
 def test_a_window_above_a_stuck_record_is_bounded() -> None:
     scheduler = Scheduler("none", Limits(records=10, window=20))
     assigned(scheduler)

@@ -616,10 +616,12 @@ class Scheduler:
                 yield task
 
     def stuck(self) -> Iterator[Task]:
-        """The record that holds up each partition's frontier, if it is running."""
+        """The record that holds up the frontier of each partition of this member, if it is running."""
         lowest: dict[TopicPartition, Task] = {}
         for task in self.running:
             partition = task.work.partition
+            if partition not in self.partitions:
+                continue
             if partition not in lowest or task.record.offset < lowest[partition].record.offset:
                 lowest[partition] = task
         for task in lowest.values():
