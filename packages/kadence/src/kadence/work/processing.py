@@ -111,7 +111,7 @@ class Processing:
         self._look = look
         self._in_group = in_group
         self._commit_ms = commit_ms
-        self._commit_at = add_ms(clock.now_ms(), commit_ms)
+        self._commit_at = add_ms(clock.now_ms(), commit_ms) if in_group else FOREVER
         self._metadata_bytes = METADATA_BYTES
         self.is_put_back = False
         self._following = self._new_following()
@@ -205,7 +205,7 @@ class Processing:
         if ready:
             self._wake()
         self._look_at_time(now)
-        if self._in_group and self._is_to_commit(now):
+        if self._is_to_commit(now):
             self._commit(now)
 
     def _look_whether_more_comes(self) -> None:
