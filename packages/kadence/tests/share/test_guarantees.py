@@ -179,6 +179,27 @@ def test_after_a_handler_that_exceeds_its_timeout_done_records_are_not_repeated(
     assert Counter(seen)[b"1"] == Counter(seen)[b"2"] == 1
 
 
+def test_what_is_done_while_the_end_waits_for_a_handler_is_acknowledged(world: World) -> None:
+    world.write(b"quick", b"slow")
+    begun: list[bytes] = []
+    stopped, release = threading.Event(), threading.Event()
+
+    def work(record: Record[Any, Any]) -> None:
+        begun.append(record.value)
+        assert (stopped if record.value == b"quick" else release).wait(PATIENCE)
+
+    with world.member() as consumer, ThreadPoolExecutor(1) as aside:
+        call = aside.submit(consumer.process, work, workers=2, drain=PATIENCE)
+        until(lambda: len(begun) == 2)
+        consumer.stop()
+        stopped.set()
+        until(lambda: world.lag() == 1)
+        assert not call.done()
+        release.set()
+        assert call.result().done == 2
+    assert world.lag() == 0
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 def test_a_child_that_a_handler_forks_says_nothing_of_its_record(world: World) -> None:
     world.write(b"1", b"2", b"3")

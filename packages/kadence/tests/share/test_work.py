@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
@@ -73,6 +73,7 @@ class World:
             policy=policy,
         )
         self.settled: list[tuple[Any, int, int]] = []
+        self.sent = 0
         self.rests = False
         self.taken: Sequence[Any] = ()
         around: Any = self
@@ -106,6 +107,9 @@ class World:
     def settle(self, outcomes: Any) -> None:
         self.settled += [(fetch, *each) for fetch, said in outcomes.items() for each in said]
         outcomes.clear()
+
+    def send(self) -> None:
+        self.sent = len(self.settled)
 
     def rest(self) -> None:
         self.rests = True
@@ -311,6 +315,84 @@ def test_at_the_end_running_handlers_are_waited_for_and_the_rest_is_released() -
         world.steps.send(None)
     world.done(stuck)
     assert world.desk.scheduler.outcomes == {}
+
+
+def waits(world: World, until: Callable[[], object]) -> None:
+    """It was stopped, and waits for handlers until this is so; each wait ends when it would by itself."""
+    world.stopping = True
+    if isinstance(world.step, Poll):
+        world.step = world.steps.send(None)
+    while not until():
+        assert isinstance(world.step, Idle)
+        world.clock.advance(world.step.until - world.clock.now_ms())
+        world.step = world.steps.send(None)
+
+
+def test_what_is_done_while_the_end_waits_is_sent_at_once() -> None:
+    world = World()
+    world.give(Fetch(), range(3))
+    first, second, slow = world.take()
+    began = world.clock.now_ms()
+    world.done(first)
+    waits(world, lambda: world.sent)
+    assert world.clock.now_ms() <= began + 20
+    world.done(second)
+    assert world.changes, "it ends the wait"
+    world.step = world.steps.send(None)
+    waits(world, lambda: world.sent == 2)
+    assert world.clock.now_ms() <= began + 40
+    assert [each[1:] for each in world.settled] == [(0, ACCEPT), (1, ACCEPT)]
+    world.done(slow)
+    assert world.end() is None
+
+
+def test_a_thread_that_takes_longer_than_timeout_while_the_end_waits_gives_its_record_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World(timeout=1.0)
+    world.give(Fetch(), [0])
+    [task] = world.take()
+    context = Context([task])
+    waits(world, lambda: context.timed_out)
+    assert context.lost
+    waits(world, lambda: world.sent)
+    assert [each[1:] for each in world.settled] == [(0, RELEASE)]
+    world.done(task)
+    assert world.end() is None
+    assert [each[1:] for each in world.settled] == [(0, RELEASE)]
+    assert caplog.text.count("takes longer than timeout=1 s") == 1
+
+
+def test_a_lock_that_ends_while_the_end_waits_is_told() -> None:
+    world = World()
+    fetch = Fetch()
+    world.give(fetch, [0])
+    [task] = world.take()
+    context = Context([task])
+    began = world.clock.now_ms()
+    fetch.locked = False
+    waits(world, lambda: context.lost)
+    assert world.clock.now_ms() <= began + 1_000
+    world.done(task)
+    assert world.end() is None
+    assert world.settled == []
+
+
+def test_the_wait_for_handlers_does_not_spin() -> None:
+    world = World(timeout=1.0)
+    world.give(Fetch(), range(2))
+    done, _ = world.take()
+    world.done(done)
+    count = 0
+
+    def is_over() -> bool:
+        nonlocal count
+        count += 1
+        return isinstance(world.step, Commit)
+
+    waits(world, is_over)
+    # For 5 s, one for each second, and some for what is acknowledged.
+    assert count <= 10
 
 
 def test_it_reads_ahead_what_the_workers_hold_twice_and_more_when_they_are_quick() -> None:

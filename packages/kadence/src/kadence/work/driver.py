@@ -21,7 +21,18 @@ from kadence.work.positions import Reading
 from kadence.work.processes import Children
 from kadence.work.processing import Processing
 from kadence.work.settings import Settings
-from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Step, Steps
+from kadence.work.steps import (
+    Commit,
+    Committed,
+    Hear,
+    Idle,
+    PartitionsOf,
+    Poll,
+    Seek,
+    SeekToStart,
+    Step,
+    Steps,
+)
 from kadence.work.tracing import Tracing
 from kadence.work.workers import Decode, LoopWorkers, ThreadWorkers, Workers, plain_call
 
@@ -103,6 +114,9 @@ class Insides(Reading, Protocol):
 
     def commit(self, read: Mapping[TopicPartition, ReadOffset]) -> Any:
         """Commit the offsets whose fetch epoch is still current, and wait. Awaited under asyncio."""
+
+    def hear(self) -> Any:
+        """Run the callbacks of `commit_async` whose commits have ended. Awaited under asyncio."""
 
     def pause(self, partitions: Iterable[TopicPartition]) -> None:
         """Return no records of these until `resume`. The application's own pauses are independent of it."""
@@ -452,7 +466,9 @@ async def _to_its_end(call: Coroutine[Any, Any, None]) -> None:
     task.result()
 
 
-def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | Seek | SeekToStart) -> Any:
+def _asked(
+    consumer: Any, inside: Insides, step: Poll | Commit | Hear | Committed | Seek | SeekToStart
+) -> Any:
     """Carry out a step. Returns the consumer's result, which is an awaitable under asyncio."""
     if isinstance(step, Poll):
         if inside.queue is not None:
@@ -460,6 +476,8 @@ def _asked(consumer: Any, inside: Insides, step: Poll | Commit | Committed | See
         return consumer.poll(step.ms / 1000, max_records=step.max_records)
     if isinstance(step, Commit):
         return inside.commit(step.offsets)
+    if isinstance(step, Hear):
+        return inside.hear()
     if isinstance(step, Committed):
         return consumer.committed(step.partitions)
     if isinstance(step, SeekToStart):

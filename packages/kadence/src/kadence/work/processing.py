@@ -8,9 +8,9 @@ way within the limits, commits the frontiers every auto.commit.interval.ms, and 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from kadence.client.repeating import Repeating
 from kadence.clock import FOREVER, Clock, add_ms
@@ -31,7 +31,18 @@ from kadence.work.letters import named
 from kadence.work.positions import Reading
 from kadence.work.scheduler import Task
 from kadence.work.settings import Settings
-from kadence.work.steps import Commit, Committed, Idle, PartitionsOf, Poll, Seek, SeekToStart, Steps
+from kadence.work.steps import (
+    Commit,
+    Committed,
+    Hear,
+    Idle,
+    PartitionsOf,
+    Poll,
+    Seek,
+    SeekToStart,
+    Step,
+    Steps,
+)
 
 __all__ = ["Processing", "Subject"]
 
@@ -192,21 +203,28 @@ class Processing:
         if resume:
             self._gate.resume(resume)
         now = self._clock.now_ms()
-        # Records that are due already wait for a worker, not for this loop.
-        due = due - now if due > now else _LOOK_MS
-        wait = max(min(due, self._commit_at - now, _PAUSED_MS if is_paused else _LOOK_MS), 0)
-        if self._look(now):
-            wait = min(wait, _SOON_MS)
-        records = yield Poll(wait, min(max(room, 1), _PART))
+        wait = min(self._next_look(now, due), self._commit_at) - now
+        records = yield Poll(max(min(wait, _PAUSED_MS) if is_paused else wait, 0), min(max(room, 1), _PART))
         now = self._clock.now_ms()
         yield from self._following.take_in(records, now)
+        self._look_after(now)
+        if self._is_to_commit(now):
+            self._commit(now)
+
+    def _next_look(self, now: int, due: int) -> int:
+        """The time (ms) until which the loop may wait. ``due``: as `Desk.due`."""
+        # Records that are due already wait for a worker, not for this loop.
+        soon = add_ms(now, _SOON_MS if self._look(now) else _LOOK_MS)
+        return min(soon, due) if due > now else soon
+
+    def _look_after(self, now: int) -> None:
+        """Begin the attempts that are due, and log what takes long. In each turn, and while the loop does not poll."""
+        desk = self._desk
         with desk.lock:
-            ready = scheduler.has_ready or desk.due() <= now
+            ready = not desk.is_ended and (desk.scheduler.has_ready or desk.due() <= now)
         if ready:
             self._wake()
         self._look_at_time(now)
-        if self._is_to_commit(now):
-            self._commit(now)
 
     def _look_whether_more_comes(self) -> None:
         """Let a partial batch go at once if no more records can join it."""
@@ -236,29 +254,46 @@ class Processing:
 
     def _end(self) -> Steps:
         """Wait for running handlers, at most ``drain``, and commit."""
-        desk = self._desk
         until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
-        desk.is_waited_for = True
-        desk.hurry()
-        while running := self._running(None, until):
-            if self._clock.now_ms() >= until:
-                log.warning(
-                    "gave up waiting for %s whose handlers or outputs are not done; they will be redelivered",
-                    plural(running, "record"),
-                )
-                break
-            yield self._a_while(until)
+        running = yield from self._drained(None, until)
+        if running:
+            log.warning(
+                "gave up waiting for %s whose handlers or outputs are not done; they will be redelivered",
+                plural(running, "record"),
+            )
         yield from self._commit_at_last(None)
 
-    def _a_while(self, until: int) -> Idle:
-        """Wait for a change. While a worker holds several records, poll: a slow handler delays its reports."""
-        now = self._clock.now_ms()
-        return Idle(min(until, add_ms(now, _SOON_MS)) if self._look(now) else until)
+    def _drained(
+        self, partitions: tuple[TopicPartition, ...] | None, until: int
+    ) -> Generator[Step, Any, int]:
+        """Wait until no record of these partitions (None: of any) runs; returns how many still run at ``until``.
 
-    def _running(self, partitions: tuple[TopicPartition, ...] | None, until: int) -> int:
+        The loop does not poll meanwhile. Whatever else it does in each turn goes on.
+        """
+        desk = self._desk
+        desk.is_waited_for = True
+        try:
+            desk.hurry()
+            while True:
+                now = self._clock.now_ms()
+                running = self._running(partitions, now, at_last=now >= until)
+                if not running or now >= until:
+                    return running
+                yield from self._a_while(now, min(until, self._next_commit(now)))
+                yield from self._commit_meanwhile()
+        finally:
+            desk.is_waited_for = False
+
+    def _a_while(self, now: int, until: int) -> Steps:
+        """Wait for a change, not beyond ``until``. Handlers may be running."""
+        with self._desk.lock:
+            due = self._desk.due()
+        yield Idle(min(self._next_look(now, due), until))
+        self._look_after(self._clock.now_ms())
+
+    def _running(self, partitions: tuple[TopicPartition, ...] | None, now: int, *, at_last: bool) -> int:
         """How many records of these partitions (None: of all) still run."""
-        now = self._clock.now_ms()
-        if now >= until:
+        if at_last:
             # A thread in a slow handler has not reported the records that it handled before.
             self._look(now, at_once=True)
         with self._desk.lock:
@@ -292,6 +327,23 @@ class Processing:
     def _is_to_commit(self, now: int) -> bool:
         return now >= self._commit_at
 
+    def _next_commit(self, now: int) -> int:
+        """When there is something to commit, at the latest (ms)."""
+        del now
+        return self._commit_at
+
+    def _commit_meanwhile(self) -> Steps:
+        """Commit as in each turn. An error is left to the commit at the end, or to the next poll."""
+        if self._is_committing:
+            try:
+                yield Hear()
+            except Exception as error:  # noqa: BLE001 - of a callback of the program's
+                self._desk.ends_with(error)
+        now = self._clock.now_ms()
+        if self._is_to_commit(now):
+            with contextlib.suppress(KafkaError):
+                self._commit(now)
+
     def _commit(self, now: int) -> None:
         """Commit the offsets that have changed, without waiting."""
         self._commit_at = add_ms(now, self._commit_ms)
@@ -301,8 +353,8 @@ class Processing:
             offsets = self._desk.scheduler.frontiers(limit=self._metadata_bytes)
         changed = {p: read for p, read in offsets.items() if self.committed.get(p) != read}
         if changed:
-            self._is_committing = True
             self._reading.commit_async(changed, partial(self._committed, changed))
+            self._is_committing = True
 
     def _committed(
         self,
@@ -420,20 +472,13 @@ class Processing:
         desk.tell_lost()
         # After the end was interrupted by a second Ctrl-C, close() calls this, and must not wait.
         until = add_ms(self._clock.now_ms(), 0 if desk.is_over else self._settings.drain_ms)
-        desk.is_waited_for = True
-        try:
-            desk.hurry()
-            while running := self._running(partitions, until):
-                if self._clock.now_ms() >= until:
-                    log.warning(
-                        "gave up waiting for %s of revoked partitions whose handlers or outputs are not done; they "
-                        "will be redelivered",
-                        plural(running, "record"),
-                    )
-                    break
-                yield self._a_while(until)
-        finally:
-            desk.is_waited_for = False
+        running = yield from self._drained(partitions, until)
+        if running:
+            log.warning(
+                "gave up waiting for %s of revoked partitions whose handlers or outputs are not done; they will be "
+                "redelivered",
+                plural(running, "record"),
+            )
         yield from self._commit_at_last(partitions)
 
     def lost(self, partitions: tuple[TopicPartition, ...]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
-from kadence.clock import add_ms
+from kadence.clock import FOREVER, add_ms
 from kadence.errors import ConfigError, KafkaError, WakeupError
 from kadence.lazy_dataclasses import dataclass
 from kadence.logs import logger
@@ -37,8 +37,6 @@ _AHEAD_MS: Final = 500
 
 _SOON_MS: Final = 20
 """The longest time from an outcome to its acknowledgement, while the loop waits for records."""
-
-_LOOK_MS: Final = 1_000
 
 
 def queue_settings(handler: Any, *, retry: Retry | None, **given: Any) -> Settings:
@@ -83,6 +81,9 @@ class Source(Protocol):
 
     def settle(self, outcomes: Outcomes) -> None:
         """Acknowledge these, without waiting, and remove them from the mapping."""
+
+    def send(self) -> None:
+        """Send what was acknowledged, without waiting: no poll does."""
 
     def rest(self) -> None:
         """No poll follows: fetch nothing any more."""
@@ -310,20 +311,14 @@ class QueueProcessing(Processing):
             room = scheduler.room()
             due = desk.due()
             is_busy = bool(scheduler.running or scheduler.outcomes)
-        due = due - now if due > now else _LOOK_MS
-        wait = max(min(due, _SOON_MS if is_busy else _LOOK_MS), 0)
-        if self._look(now):
-            wait = min(wait, _SOON_MS)
-        yield Poll(wait, room)
+        wait = self._next_look(now, due) - now
+        yield Poll(min(wait, _SOON_MS) if is_busy else wait, room)
         now = self._clock.now_ms()
         with desk.lock:
             for fetch, partition, records in self._source.taken:
                 scheduler.take_in(fetch, partition, records, now)
             self._source.taken = ()
-            ready = scheduler.has_ready or desk.due() <= now
-        if ready:
-            self._wake()
-        self._look_at_time(now)
+        self._look_after(now)
 
     def _near(self, now: int) -> int:
         """How many records to have: twice what the workers hold, or what they did lately in `_AHEAD_MS`."""
@@ -346,6 +341,16 @@ class QueueProcessing(Processing):
         if lost:
             log.warning("the locks of %s are gone; they may be delivered again", plural(lost, "record"))
             desk.tell_lost()
+
+    def _next_commit(self, now: int) -> int:
+        with self._desk.lock:
+            has_some = bool(self._desk.scheduler.outcomes)
+        return max(now, add_ms(self._flushed_at, _SOON_MS)) if has_some else FOREVER
+
+    def _commit_meanwhile(self) -> Steps:
+        self._flush(self._clock.now_ms())
+        self._source.send()
+        yield from ()
 
     def _look_at_time(self, now: int) -> None:
         """Log records that a thread works on for longer than ``timeout``, and give them back.

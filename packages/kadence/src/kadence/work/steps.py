@@ -8,7 +8,18 @@ from typing import Any
 from kadence.lazy_dataclasses import dataclass
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
-__all__ = ["Commit", "Committed", "Idle", "PartitionsOf", "Poll", "Seek", "SeekToStart", "Step", "Steps"]
+__all__ = [
+    "Commit",
+    "Committed",
+    "Hear",
+    "Idle",
+    "PartitionsOf",
+    "Poll",
+    "Seek",
+    "SeekToStart",
+    "Step",
+    "Steps",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +35,11 @@ class Commit:
     """Commit the offsets whose fetch epoch is still current, and wait; raises the commit's error."""
 
     offsets: Mapping[TopicPartition, ReadOffset]
+
+
+@dataclass(frozen=True, slots=True)
+class Hear:
+    """Take in what became of commits that were not waited for, as each poll does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +82,5 @@ class Idle:
     until: int
 
 
-Step = Poll | Commit | Committed | PartitionsOf | Seek | SeekToStart | Idle
+Step = Poll | Commit | Hear | Committed | PartitionsOf | Seek | SeekToStart | Idle
 Steps = Generator[Step, Any, None]

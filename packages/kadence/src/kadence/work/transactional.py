@@ -314,6 +314,11 @@ class TransactionalProcessing(Processing):
             self._not_before = self._commit_at = again.at
         self._desk.ended(this, error, refused)
 
+    def _commit_meanwhile(self) -> Steps:
+        # No poll updates the identity here, as below.
+        self._renew()
+        yield from super()._commit_meanwhile()
+
     def _commit_at_last(self, partitions: tuple[TopicPartition, ...] | None) -> Steps:
         """Commit all finished records. Wait for the present round, too: it may have records of these partitions."""
         transactions, clock, desk = self.transactions, self._clock, self._desk
@@ -327,14 +332,14 @@ class TransactionalProcessing(Processing):
                     if now >= until:
                         log.warning("gave up waiting for the end of the last transaction")
                         break
-                    yield Idle(until)
+                    yield from self._a_while(now, until)
                 elif self._is_given_up(now, until):
                     log.warning("commit failed; some records will be redelivered: %s", self._last_error)
                     break
                 elif now < self._not_before:
-                    yield Idle(self._not_before)
+                    yield from self._a_while(now, self._not_before)
                 elif self._is_between_generations():
-                    yield Idle(add_ms(now, _AGAIN_MS))
+                    yield from self._a_while(now, add_ms(now, _AGAIN_MS))
                 elif not self._begin(now):
                     break
         finally:

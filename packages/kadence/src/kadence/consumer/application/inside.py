@@ -187,6 +187,13 @@ class Inside:
         offsets, read_under = parts_of(read)
         self._core.commits.commit_async(offsets, callback, read_under, is_parting=is_parting)
 
+    def hear(self) -> Any:
+        return self._run(self._heard())
+
+    def _heard(self) -> Waits[None]:
+        self._core.exchange.take_background_events()
+        yield from self._core.commits.run_callbacks()
+
     def _deadline(self) -> int:
         return add_ms(self.clock.now_ms(), self._core.config.default_api_timeout_ms)
 

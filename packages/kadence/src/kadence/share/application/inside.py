@@ -115,6 +115,9 @@ class ShareInside:
             # Nothing comes between these two, not even Ctrl-C.
             del outcomes[fetch]
 
+    def send(self) -> None:
+        self._core.polls.send_said()
+
     def commit(self, read: Mapping[Any, Any]) -> Any:
         """Send the outcomes that no poll has sent, and wait for the brokers' answers."""
         del read
