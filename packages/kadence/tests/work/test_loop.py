@@ -294,6 +294,20 @@ def test_a_callback_of_the_program_that_raises_meanwhile_ends_it_after_the_wait(
         loop.carry(steps, step)
 
 
+def test_h10_a_stop_during_a_revocation_gives_drain_once() -> None:
+    """Twice as long would not fit into the grace period of `stop`."""
+    loop = Loop()
+    loop.give(GOES, STAYS)
+    steps, _ = loop.begins("goes")
+    began = loop.clock.now_ms()
+    loop.clock.advance(12_000)
+    loop.stopping = True
+    assert loop.carry(steps, steps.send(None)) is None
+    assert loop.clock.now_ms() - began == DRAIN_MS
+    loop.carry(*loop.begins("ends"))
+    assert loop.clock.now_ms() - began == 12_000 + DRAIN_MS
+
+
 # ---------------------------------------------------------------- with consumers
 
 

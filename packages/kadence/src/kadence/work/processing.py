@@ -123,6 +123,7 @@ class Processing:
         self._in_group = in_group
         self._commit_ms = commit_ms
         self._commit_at = add_ms(clock.now_ms(), commit_ms) if in_group else FOREVER
+        self._ends_since = FOREVER
         self._metadata_bytes = METADATA_BYTES
         self.is_put_back = False
         self._following = self._new_following()
@@ -254,8 +255,9 @@ class Processing:
 
     def _end(self) -> Steps:
         """Wait for running handlers, at most ``drain``, and commit."""
-        until = add_ms(self._clock.now_ms(), self._settings.drain_ms)
-        running = yield from self._drained(None, until)
+        # `stop` may have been called during a revocation.
+        began = min(self._ends_since, self._clock.now_ms())
+        running = yield from self._drained(None, add_ms(began, self._settings.drain_ms))
         if running:
             log.warning(
                 "gave up waiting for %s whose handlers or outputs are not done; they will be redelivered",
@@ -276,6 +278,8 @@ class Processing:
             desk.hurry()
             while True:
                 now = self._clock.now_ms()
+                if desk.is_ended or self._subject.stopping:
+                    self._ends_since = min(self._ends_since, now)
                 running = self._running(partitions, now, at_last=now >= until)
                 if not running or now >= until:
                     return running
