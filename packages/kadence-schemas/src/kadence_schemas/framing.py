@@ -115,7 +115,7 @@ def _schema(data: bytes) -> tuple[int | str, int]:
     """The schema that some bytes begin with, and where it ends."""
     magic = data[0] if data else 0
     if magic > 1:
-        raise SerializationError(f"it begins with byte {magic}, but a schema id with 0")
+        raise SerializationError("it has no schema id: its first byte is neither 0 nor 1")
     if len(data) < (_GUID_HEADER if magic else HEADER):
         raise SerializationError(f"{len(data)} bytes are too few for a schema {'GUID' if magic else 'id'}")
     if magic:

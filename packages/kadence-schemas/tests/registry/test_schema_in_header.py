@@ -116,7 +116,7 @@ def test_rows_with_and_without_the_header_in_one_table(client: SchemaRegistryCli
     assert column == [PEN_READ, None, PEN_READ, PEN_READ, PEN_READ, None, None]
     assert bad == {
         5: "0 bytes are too few for a schema id",
-        6: f"the header {VALUE_HEADER} names no schema: it begins with byte 7, but a schema id with 0",
+        6: f"the header {VALUE_HEADER} names no schema: it has no schema id: its first byte is neither 0 nor 1",
     }
     deserializer = AvroDeserializer(client)
     for row, (value, each) in enumerate(zip(values, headers, strict=True)):

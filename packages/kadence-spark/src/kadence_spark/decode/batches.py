@@ -23,10 +23,6 @@ __all__ = ["SourceDecoding"]
 
 _log = logger("kadence.spark")
 
-SHOWN_BYTES: Final = 8
-"""So much of a bad record is shown in an error: enough for a magic byte and a schema id."""
-
-
 _TOLD: Final = frozenset({":error", ":raw"})
 """The columns of bad records."""
 
@@ -130,12 +126,11 @@ class _Batches:
 
     def _described(self, batch: pa.RecordBatch, bad: dict[int, tuple[str, int]]) -> str:
         row = min(bad)
-        text, column = bad[row]
+        text, _ = bad[row]
         topic, partition, offset = (
             batch.column(self._columns[name])[row].as_py() for name in ("topic", "partition", "offset")
         )
-        begins = (batch.column(column)[row].as_py() or b"")[:SHOWN_BYTES]
-        return f"record {topic}-{partition}@{offset} cannot be decoded: {text} (it begins with {begins!r})"
+        return f"record {topic}-{partition}@{offset} cannot be decoded: {text}"
 
 
 def _reasons(batch: pa.RecordBatch, bad: Mapping[int, tuple[str, int]]) -> dict[str, pa.Array]:

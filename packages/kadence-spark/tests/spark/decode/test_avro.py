@@ -376,7 +376,7 @@ def test_ids_of_one_batch_differ_and_rows_keep_their_order(registry: RegistrySer
     assert decoded.bad == {
         7: "schema id 9 is not in the registry",
         8: "2 bytes are too few for a schema id",
-        9: "it begins with byte 112, but a schema id with 0",
+        9: "it has no schema id: its first byte is neither 0 nor 1",
         11: "not Avro of this schema (EOFError)",
         12: "0 bytes are too few for a schema id",
     }

@@ -105,6 +105,6 @@ def test_avro_by_the_registry(spark: SparkSession, cluster: Cluster, registry: R
         (5, None, None),
         (6, "x", None),
         (None, None, "value: schema id 3 is not in the registry"),
-        (None, None, "value: it begins with byte 106, but a schema id with 0"),
+        (None, None, "value: it has no schema id: its first byte is neither 0 nor 1"),
         (7, "y", None),
     ]
