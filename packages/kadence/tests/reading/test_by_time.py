@@ -5,13 +5,19 @@ Brokers find the markers that end transactions by time, too, and their time is t
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from tests.consumer.support import Shell
 
-from kadence import Admin, Broker, Consumer, Producer, TopicPartition
+import kadence
+from kadence import Admin, Broker, Consumer, Producer, TopicPartition, stop_on_signals
+from kadence.consumer.application import by_time
+from kadence.consumer.application.core import Core
+from kadence.errors import ClosedError
 from kadence.reading.by_time import by_own_times
 from kadence.reading.places import planned
 from kadence.where import Where
@@ -97,6 +103,35 @@ def test_a_consumer_begins_there(broker: Broker, time: int, offset: int | None) 
     with Consumer(bootstrap_servers=broker.bootstrap_servers) as consumer:
         consumer.assign_topics("t", start=time)
         assert consumer.position(P) == (8 if offset is None else offset)
+
+
+@pytest.mark.parametrize("kind", ["threads", "asyncio"])
+def test_a_stop_leaves_no_place_that_was_not_found(broker: Broker, kind: str) -> None:
+    """Partitions that were not looked at to the end may have records so late: they do not begin at their end."""
+    shell = Shell(kind)
+    consumer = shell.make(bootstrap_servers=broker.bootstrap_servers, group_id="g")
+    consumer.stop()
+    with pytest.raises(ClosedError, match=r"ended before its end: stop\(\) was called"):
+        shell.do(lambda: consumer.assign_topics("t", start=FIRST))
+    assert consumer.assignment() == frozenset()
+    shell.do(consumer.close)
+    if shell.runner is not None:
+        shell.runner.close()
+
+
+def test_a_signal_does_not_make_a_table_empty(broker: Broker) -> None:
+    """It comes once brokers have found a place, before the records there were read."""
+    looked_up = by_time.first_records
+
+    def stopped(core: Core, *arguments: Any) -> Any:
+        signal.raise_signal(signal.SIGUSR1)
+        return looked_up(core, *arguments)
+
+    since = datetime.fromtimestamp(FIRST / 1_000, UTC)
+    with stop_on_signals(signals=[signal.SIGUSR1]), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kadence.reading.by_time.first_records", stopped)
+        with pytest.raises(ClosedError, match="ended before its end"):
+            kadence.read("t", since, bootstrap_servers=broker.bootstrap_servers, progress=False)
 
 
 @pytest.mark.parametrize("kind", ["threads", "asyncio"])

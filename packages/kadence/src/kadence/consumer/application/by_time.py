@@ -15,7 +15,7 @@ from kadence.clock import add_ms
 from kadence.consumer import events as m
 from kadence.consumer.application.assigning import assign, remove
 from kadence.consumer.application.core import Core
-from kadence.errors import KafkaTimeoutError
+from kadence.errors import ClosedError, KafkaTimeoutError
 from kadence.types import TopicPartition
 
 __all__ = ["first_records", "led_to", "looked_up"]
@@ -32,13 +32,14 @@ def first_records(
 ) -> Waits[dict[TopicPartition, int]]:
     """For each partition that has one, the offset of the first record at or after its time.
 
-    Nothing is committed. The consumer's assignment afterwards is of no use.
+    Nothing is committed. The consumer has no assignment afterwards.
 
     Args:
         times: ms since 1970. found: the offsets that brokers returned for them. ends: where to stop looking.
 
     Raises:
         KafkaTimeoutError: no record came for default.api.timeout.ms.
+        ClosedError: `stop` was called before all were found.
     """
     firsts: dict[TopicPartition, int] = {}
     starts = {p: (at, None) for p, at in found.items() if at is not None and at < ends[p]}
@@ -49,24 +50,29 @@ def first_records(
     is_automatic, commits.is_automatic = commits.is_automatic, False
     try:
         yield from assign(core, tuple(starts), starts, {p: ends[p] for p in starts}, until)
-        while not core.polls.is_finished and not core.stopping and len(firsts) < len(starts):
+        is_whole = False
+        while not (is_whole or core.stopping):
             chunks = yield from core.polls.poll_bytes(until, _AT_ONCE)
             for partition, records in chunks:
                 at = next((r.offset for r in records if r.timestamp >= times[partition]), None)
                 if at is not None and partition not in firsts:
                     firsts[partition] = at
                     yield from remove(core, (partition,), until)
+            is_whole = core.polls.is_finished or len(firsts) == len(starts)
             now = clock.now_ms()
             if chunks:
                 until = add_ms(now, patience)
             elif now >= until:
-                raise KafkaTimeoutError(
-                    "the first records at or after the given times could not be read in time"
-                )
+                break
         yield from assign(core, (), {}, {}, add_ms(clock.now_ms(), patience))
     finally:
         commits.is_automatic = is_automatic
-    return firsts
+    if is_whole:
+        return firsts
+    # Of the partitions without an answer nothing is known: they may have such records.
+    if core.stopping:
+        raise ClosedError("the look-up of a time was ended before its end: stop() was called, as by a signal")
+    raise KafkaTimeoutError("the first records at or after the given times could not be read in time")
 
 
 def led_to(
