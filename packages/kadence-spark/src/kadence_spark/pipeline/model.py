@@ -156,14 +156,14 @@ class Aggregate:
         default=None,
     )
     delay: str | None = _key(
-        "By how much a row may be older than the newest one.",
+        "A row that is older than the newest one by no more than this is always counted.",
         pattern=DELAY,
         allowed='a time such as "30s", "10m", "10 minutes" or "2h"',
         default=None,
     )
     mode: str = _key(
-        "append: each group once, when it is complete; update: each group that a batch has changed; complete: all "
-        "groups with each batch.",
+        "Which groups a batch writes. append: each group once, when no later row can change it; update: those that the "
+        "batch has changed; complete: all.",
         choices=("append", "update", "complete"),
         default="append",
     )

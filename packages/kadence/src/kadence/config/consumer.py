@@ -194,7 +194,8 @@ class ConsumerConfig(ClientConfig):
         "deserializer",
         None,
         "Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or the "
-        "name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys are bytes.",
+        "name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys are bytes. "
+        "poll_arrow() does not call it.",
     )
     value_deserializer: Any = key(
         "deserializer", None, "Turns the bytes of values into objects, as key.deserializer does for keys."

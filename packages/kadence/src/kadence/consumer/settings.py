@@ -145,7 +145,7 @@ class ConsumerSettings(SettingsWithoutDeserializers, total=False):
     key_deserializer: DeserializerLike[Any] | None
     """Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or
     the name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys
-    are bytes.
+    are bytes. poll_arrow() does not call it.
     """
     value_deserializer: DeserializerLike[Any] | None
     """Turns the bytes of values into objects, as key.deserializer does for keys."""

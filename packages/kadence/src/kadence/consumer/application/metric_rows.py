@@ -143,7 +143,11 @@ def fetching(measures: Measures) -> Rows:
         "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
     )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
-    yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
+    yield Row(
+        "records-per-request-avg",
+        "The average number of records in a fetch that brought some",
+        fetches.records.average,
+    )
     yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
     yield Row(
         "records-lead-min", "The least distance of any partition to its beginning", fetches.leads.lowest
@@ -175,7 +179,7 @@ def fetched(topic: TopicFetches) -> Rows:
     yield from sizes("fetch-size", "fetched data of the topic", topic.bytes)
     yield Row(
         "records-per-request-avg",
-        "The average number of records in a fetch of the topic",
+        "The average number of records in a fetch that brought some of the topic",
         topic.records.average,
     )
 
@@ -278,7 +282,7 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
-        "Bytes of fetched, decompressed and decoded records that wait for a poll",
+        "Memory of fetched, decompressed and decoded records; a fetch counts whole until polls have returned all of it",
         lambda now: shared_state.held_bytes(),
     )
     yield Row(

@@ -86,7 +86,11 @@ def _fetching(measures: ShareMeasures) -> Rows:
         "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
     )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
-    yield Row("records-per-request-avg", "The average number of records in a fetch", fetches.records.average)
+    yield Row(
+        "records-per-request-avg",
+        "The average number of records in a fetch that brought some",
+        fetches.records.average,
+    )
     yield Row("records-per-request-max", "The most records in a fetch", fetches.records.highest)
     yield from amounts("bytes-consumed", "bytes that fetches brought", fetches.bytes)
 
