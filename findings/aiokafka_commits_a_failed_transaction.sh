@@ -18,7 +18,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 broker=
-trap '[ -z "$broker" ] || kill -KILL "$broker" 2>/dev/null; rm -rf "$work"' EXIT
+trap '[ -z "$broker" ] || kill -KILL "$broker" 2>/dev/null || true; rm -rf "$work"' EXIT
 "${PYTHON:-python3}" -m venv "$work/venv"
 "$work/venv/bin/pip" install -q --disable-pip-version-check aiokafka==0.14.0 kafka-python==3.0.12 || exit 2
 # shellcheck source=_kafka.sh

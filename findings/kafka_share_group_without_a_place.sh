@@ -19,7 +19,7 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 broker=
-trap '[ -z "$broker" ] || kill -KILL "$broker" 2>/dev/null; rm -rf "$work"' EXIT
+trap '[ -z "$broker" ] || kill -KILL "$broker" 2>/dev/null || true; rm -rf "$work"' EXIT
 # shellcheck source=_kafka.sh
 . "$here/_kafka.sh"
 start_kafka 4.4.0 "$work" group.share.heartbeat.interval.ms=500 group.share.min.heartbeat.interval.ms=500
