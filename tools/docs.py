@@ -480,7 +480,7 @@ def _metric_section(
     elif left:
         parts.append("\n".join(("| metric | meaning |", "|---|---|", *left)))
     if plain:
-        parts.append(f"As in Java's client: {'; '.join(map(_names_of_row, plain))}.")
+        parts.append(f"Named as in Java's client: {'; '.join(map(_names_of_row, plain))}.")
     return "\n\n".join(parts)
 
 

@@ -29,8 +29,8 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
-When it is ready, it prints one JSON line with its address. With another --host
-than the default, which is of this machine only, use TLS and users: without
+When it is ready, it prints one JSON line with its address. By default only
+this machine can reach it. If --host changes that, use TLS and users: without
 them anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\

@@ -50,8 +50,8 @@ Formats of a line:
   json     the same; a value that is JSON is shown as JSON
   values   the value alone, null as an empty line; a terminal shows its control
            characters as \\x1b, unless --raw is given
-With -o the file's name or --format says of which kind it is: .parquet, .arrow
-and .csv have columns, .jsonl has such lines. The file appears when it is
+With -o, the file's name or --format decides its kind: .parquet, .arrow and
+.csv have columns, .jsonl has such lines. The file appears when it is
 complete. It ends before open transactions and leaves out aborted ones, unless
 you set isolation.level=read_uncommitted; stdout shows both, unless you set
 isolation.level=read_committed.

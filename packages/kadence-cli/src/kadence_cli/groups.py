@@ -38,8 +38,8 @@ _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
 A share group has a start offset in place of a committed one; records below it
-are not delivered. Its lag counts the records that are not done, held ones,
-too. It has neither until a first record is done, or a reset."""
+are not delivered. Its lag counts the records that are not done, with those
+that members hold. It has neither until a first record is done, or a reset."""
 
 _RESET = f"""
 

@@ -78,13 +78,13 @@ class ClientCore(abc.ABC):
     """
 
     NOTHING_CHOSEN: ClassVar = "it has no subscription and no assignment"
-    """In words: why it reads nothing;"""
+    """Why it reads nothing, in words."""
     FREE_CALLS: ClassVar = (
         "stop, wakeup, pause, resume, close and calls that read its state (metrics, not_fetched, …)"
     )
-    """what another thread may call meanwhile;"""
+    """What another thread may call meanwhile, in words."""
     CUT_SHORT: ClassVar = "nothing is committed"
-    """what it means to leave without the application."""
+    """What it means to leave without the application, in words."""
 
     def __init__(
         self,

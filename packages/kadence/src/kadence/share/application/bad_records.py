@@ -91,8 +91,8 @@ class Decoding:
         decoder: calls the deserialisers. until: the deadline (ms) of the poll under way. under_way: dead letters that
             the topic has not answered for.
         errors: of what was decoded, to be raised by the polls that find nothing before it.
-        skipped: bad records released or rejected, ever, each delivery of them. Not those of which the application may
-            say another thing. dead_lettered: those acknowledged by the dead letter topic.
+        skipped: bad records released or rejected, ever, once for each delivery; without those whose outcome the
+            application may choose. dead_lettered: those acknowledged by the dead letter topic.
     """
 
     def __init__(
