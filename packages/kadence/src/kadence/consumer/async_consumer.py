@@ -190,6 +190,7 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
             UnknownTopicOrPartitionError: with ``end``, a topic does not exist.
             KafkaTimeoutError: no broker answered within ``timeout`` (default.api.timeout.ms). If `assignment` contains
                 the partitions already, the consumer goes on looking up their ends.
+            ClosedError: `stop` was called before the place of a time was found. Nothing is assigned then.
         """
         await self._run(self._calls.assign_topics(topics, start, end, timeout))
 

@@ -122,6 +122,7 @@ def read(
             ``auto_offset_reset="earliest"`` it reads those that are left.
         KafkaTimeoutError: no address can be connected to for 4 s; or no broker answers, or none sends records, for
             default.api.timeout.ms. If that is given, it holds for both.
+        ClosedError: a signal came within `stop_on_signals` before the end was read.
         ConfigError, TypeError, ValueError: arguments that are not allowed.
     """
     reading = _reading(
