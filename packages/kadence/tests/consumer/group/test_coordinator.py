@@ -82,12 +82,54 @@ def test_both_forms_are_sent_and_read(bench: Bench, version: int) -> None:
 
 
 @pytest.mark.parametrize("code", [ec.COORDINATOR_NOT_AVAILABLE, ec.COORDINATOR_LOAD_IN_PROGRESS])
-def test_retriable_refusal_backs_off_silently(bench: Bench, code: int) -> None:
+def test_retriable_refusal_backs_off(bench: Bench, code: int) -> None:
     bench.found(bench.look_up(), code)
     wake_at = bench.manager.poll(NOW).wake_at
     assert NOW + 80 <= wake_at <= NOW + 120
     assert len(bench.manager.poll(wake_at).requests) == 1
     assert bench.background_events == []
+
+
+def levels_and_lines(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [
+        (each.levelname, each.getMessage()) for each in caplog.records if "coordinator: " in each.getMessage()
+    ]
+
+
+def test_a_group_without_a_coordinator_is_logged_once_and_as_a_warning_when_it_lasts(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where __consumer_offsets cannot be created, which no broker names as the reason."""
+    caplog.set_level("INFO", "kadence.consumer")
+    for now in range(NOW, NOW + 60_000, 2_000):
+        bench.manager.require(now)
+        bench.found(bench.look_up(now), ec.COORDINATOR_NOT_AVAILABLE, now=now)
+    why = "COORDINATOR_NOT_AVAILABLE (15): group 'g': there is no coordinator yet, or its topic is being created"
+    first, second = levels_and_lines(caplog)
+    assert first == ("INFO", f"group g waits for its coordinator: {why}")
+    assert second[0] == "WARNING"
+    assert second[1].startswith(f"group g has waited 10 s for its coordinator: {why}")
+    assert "offsets.topic.replication.factor" in second[1]
+    bench.found(bench.look_up(NOW + 60_000), now=NOW + 60_000)
+    bench.manager.mark_unknown(NOW + 60_000, "gone")
+    bench.found(bench.look_up(NOW + 61_000), ec.COORDINATOR_NOT_AVAILABLE, now=NOW + 61_000)
+    assert [level for level, _ in levels_and_lines(caplog)] == ["INFO", "WARNING", "INFO"], "found in between"
+
+
+def test_a_coordinator_that_loads_its_state_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "kadence.consumer")
+    bench.found(bench.look_up())
+    for now in range(NOW, NOW + 30_000, 3_000):
+        bench.manager.check(now, 3, ec.COORDINATOR_LOAD_IN_PROGRESS)
+    why = "broker 3 is loading the group's state (COORDINATOR_LOAD_IN_PROGRESS)"
+    assert levels_and_lines(caplog) == [
+        ("INFO", f"group g waits for its coordinator: {why}"),
+        ("WARNING", f"group g has waited 12 s for its coordinator: {why}"),
+    ]
+    assert bench.manager.node_id == 3
+    bench.manager.check(NOW + 30_000, 3, ec.NONE)
+    bench.manager.check(NOW + 31_000, 3, ec.COORDINATOR_LOAD_IN_PROGRESS)
+    assert [level for level, _ in levels_and_lines(caplog)][2:] == ["INFO"]
 
 
 def test_lost_connection_backs_off(bench: Bench) -> None:

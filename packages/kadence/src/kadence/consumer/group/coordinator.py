@@ -8,6 +8,7 @@ succeeds, so a coordinator that is named but unreachable causes no spin (KIP-580
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from kadence.client import coordinators
 from kadence.client.coordinators import KeyType
@@ -16,8 +17,8 @@ from kadence.clock import FOREVER, add_ms
 from kadence.connection.request import Backoff, Completed, Request
 from kadence.consumer.events import AddBackgroundEvent, Failed
 from kadence.consumer.group.membership import GroupConfig
-from kadence.errors import KafkaError, MalformedMessageError, TransportError
-from kadence.logs import logger
+from kadence.errors import BrokerError, KafkaError, MalformedMessageError, TransportError
+from kadence.logs import LogLimiter, logger
 from kadence.protocol import error_codes
 from kadence.types import Node
 
@@ -26,6 +27,45 @@ __all__ = ["CoordinatorRequestManager"]
 log = logger("kadence.consumer")
 
 _GONE = frozenset({error_codes.NOT_COORDINATOR, error_codes.COORDINATOR_NOT_AVAILABLE})
+
+_ADVICE: Final = {
+    error_codes.COORDINATOR_NOT_AVAILABLE: (
+        ". If this lasts, look in the brokers' logs for why __consumer_offsets is not created or has no leader: "
+        "offsets.topic.replication.factor may be above the number of brokers"
+    )
+}
+
+_LONG_MS: Final = 10_000
+"""A group that waits longer for its coordinator gets a WARNING: clusters that start need less."""
+
+
+class _Wait:
+    """Logs that a group waits for its coordinator, and why: at INFO, and at WARNING when it lasts."""
+
+    def __init__(self, group_id: str | None) -> None:
+        self._group_id = group_id
+        self._since: int | None = None
+        self._limiter = LogLimiter()
+
+    def goes_on(self, now: int, why: str, advice: str = "") -> None:
+        """It still waits. A WARNING has the ``advice``, too."""
+        if self._since is None:
+            self._since = now
+        is_long = now - self._since >= _LONG_MS
+        if not self._limiter.is_new(now, None, (why, is_long)):
+            return
+        if is_long:
+            waited_s = (now - self._since) // 1000
+            log.warning(
+                "group %s has waited %d s for its coordinator: %s%s", self._group_id, waited_s, why, advice
+            )
+        else:
+            log.info("group %s waits for its coordinator: %s", self._group_id, why)
+
+    def over(self) -> None:
+        if self._since is not None:
+            self._since = None
+            self._limiter.over(None)
 
 
 class CoordinatorRequestManager:
@@ -55,6 +95,7 @@ class CoordinatorRequestManager:
         self._config = config
         self._add_event = add_event
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._no_coordinator, self._loading = _Wait(group_id), _Wait(group_id)
         self._wanted = False
         self._in_flight: Request | None = None
         self._not_before = 0
@@ -120,6 +161,12 @@ class CoordinatorRequestManager:
         if node_id != self.node_id:
             return
         if isinstance(error, int):
+            if error == error_codes.COORDINATOR_LOAD_IN_PROGRESS:
+                self._loading.goes_on(
+                    now, f"broker {node_id} is loading the group's state ({error_codes.name(error)})"
+                )
+            else:
+                self._loading.over()
             if error in _GONE:
                 self.mark_unknown(now, error_codes.name(error))
         elif isinstance(error, TransportError) and error.retriable and node_id != self._hung_up_on:
@@ -153,11 +200,15 @@ class CoordinatorRequestManager:
         elif node.retriable or isinstance(completed.error, MalformedMessageError):
             # After unreadable bytes there is a new connection.
             self._backoff.failed(now)
+            # Errors of connections are logged where they happen.
+            if isinstance(node, BrokerError):
+                self._no_coordinator.goes_on(now, str(node).rstrip("."), _ADVICE.get(node.code, ""))
         else:
             self._fatal(now, node)
 
     def _found(self, now: int, node: Node) -> None:
         self._backoff.succeeded()
+        self._no_coordinator.over()
         self._wanted = False
         self.node, self.found_at = node, now
         log.info(

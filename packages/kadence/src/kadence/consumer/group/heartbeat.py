@@ -3,7 +3,7 @@
 One step, in this order:
 
     not in a group                          nothing to do
-    no answer for a session timeout         give the coordinator up
+    no success for a session timeout        give the coordinator up
     no poll for the processing timeout      leave the group
     coordinator unknown                     ask for it, wait
     no answer for a third of the margin     hang up; the next heartbeat dials anew
@@ -210,7 +210,7 @@ class HeartbeatRequestManager:
             self._coordinator.mark_silent(
                 now,
                 now - member.session_timeout_ms,
-                f"no answer for a session timeout, {member.session_timeout_ms} ms",
+                f"no heartbeat succeeded for a session timeout, {member.session_timeout_ms} ms",
             )
         if since is not None and now >= ends_at:
             self._give_up(now, since)
