@@ -126,9 +126,10 @@ def test_c11_a_range_outrun_by_retention_gives_the_records_that_are_left(broker:
 @pytest.mark.parametrize("policy", ["earliest", "latest", "none"])
 @pytest.mark.brokers("embedded")
 def test_c11_a_range_that_begins_beyond_the_end_of_the_log_gives_no_other_records(
-    cluster: Cluster, shell: Shell, policy: str
+    cluster: Cluster, shell: Shell, policy: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is raised by each poll, whatever auto.offset.reset says, until there is another range or a seek."""
+    caplog.set_level("INFO", "kadence.consumer")
     topic = cluster.topic(1)
     partition = TopicPartition(topic, 0)
     cluster.produce(topic, 10, partitions=1)
@@ -137,6 +138,7 @@ def test_c11_a_range_that_begins_beyond_the_end_of_the_log_gives_no_other_record
     for _ in range(2):
         with pytest.raises(OffsetOutOfRangeError, match=topic):
             shell.do(lambda: consumer.poll(PATIENCE))
+    assert "applying auto.offset.reset" not in caplog.text
     cluster.produce(topic, 43, partitions=1)
     shell.do(lambda: consumer.seek(partition, 50))
     offsets: list[int] = []

@@ -455,7 +455,9 @@ class OffsetsRequestManager:
                 state.offset,
                 "reading continues at the beginning"
                 if state.is_from_start
-                else f"applying auto.offset.reset={policy}",
+                else f"applying auto.offset.reset={policy}"
+                if state.shared_partition.end is None
+                else "looking up which records of its range there are",
             )
         duration_ms = self._config.reset_duration_ms
         if policy == "earliest":
