@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -324,6 +325,28 @@ def test_a_topic_to_which_its_bad_records_go_is_not_subscribed_to(served: Broker
             subject.subscribe(topics)
         assert subject.subscription() == set()
         subject.subscribe("t")
+
+
+def test_nor_is_it_assigned_but_for_a_range_which_ends(served: Broker) -> None:
+    own = TopicPartition("bad", 0)
+    with consumer(served, deserialization_errors="dead-letter", dead_letter_topic="bad") as subject:
+        calls: list[Callable[[], None]] = [
+            lambda: subject.assign([PARTITION, own]),
+            lambda: subject.assign({own: 0}),
+            lambda: subject.assign_topics(["t", "bad"]),
+            lambda: subject.assign_topics("bad", start="earliest"),
+        ]
+        for assign in calls:
+            with pytest.raises(ConfigError, match=r"dead\.letter\.topic='bad' is among these topics"):
+                assign()
+            assert subject.assignment() == set()
+        subject.assign([PARTITION])
+        with pytest.raises(ConfigError, match=r"dead\.letter\.topic='bad' is among these topics"):
+            subject.incremental_assign([own])
+        assert subject.assignment() == {PARTITION}
+        subject.incremental_assign({own: (0, 10)})
+        subject.assign_topics("bad", start="earliest", end="latest")
+        assert subject.assignment() == {own}
 
 
 def test_a_record_that_waits_for_its_dead_letter_holds_up_its_own_partition_only(served: Broker) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, SupportsIndex, cast
 from kadence.config.table import is_coroutine_function
 from kadence.consumer.application.callbacks import AsyncRebalanceListener
 from kadence.consumer.decoded_records import Records
-from kadence.errors import InvalidTopicError
+from kadence.errors import ConfigError, InvalidTopicError
 from kadence.records import ALL_COLUMNS, OWN_COLUMNS, Record
 from kadence.types import OffsetAndMetadata, TopicPartition
 
@@ -39,6 +39,7 @@ __all__ = [
     "partitions_of",
     "pattern_of",
     "ranges",
+    "refuse_own_dead_letters",
     "target",
     "text",
     "time_of_topics",
@@ -157,6 +158,19 @@ def is_among(topic: str, names: Collection[str] | None, pattern: str | None) -> 
     if names:
         return topic in names
     return pattern is not None and re.fullmatch(pattern, topic) is not None
+
+
+def refuse_own_dead_letters(letters: str | None, names: Collection[str], pattern: str | None = None) -> None:
+    """Refuse these topics if the dead letter topic ``letters`` is one of them.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if letters is not None and is_among(letters, names, pattern):
+        raise ConfigError(
+            f"dead.letter.topic={letters!r} is among these topics: a bad record would come again as its own dead "
+            "letter, without end"
+        )
 
 
 def listener_of(given: object, *, awaits: bool) -> AsyncRebalanceListener | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from kadence.client.waits import Waits
@@ -14,6 +14,7 @@ from kadence.consumer.application.arguments import (
     StartOfTopics,
     partitions_of,
     ranges,
+    refuse_own_dead_letters,
     time_of_topics,
     topic_names,
 )
@@ -43,6 +44,7 @@ class ByHand:
         if not wanted:
             yield from core.unsubscribe(deadline)
             return
+        self._refuse_own_dead_letters(wanted, ends)
         yield from core.auto_commit_now(deadline, processed_only=True)
         yield from assign(core, wanted, starts, {**dict.fromkeys(wanted), **ends}, deadline)
 
@@ -64,6 +66,7 @@ class ByHand:
         if until is not None:
             yield from self._assign_ranges(names, timestamp, until, deadline)
             return
+        refuse_own_dead_letters(core.config.dead_letter_topic, names)
         yield from core.auto_commit_now(deadline, processed_only=True)
         # So that the assignment exists when the call returns, and not only after a later poll.
         found = yield from core.call(m.TopicMetadata, deadline, topics=tuple(sorted(names)))
@@ -109,8 +112,10 @@ class ByHand:
         if core.chosen.subscribed is not None or core.chosen.pattern is not None:
             raise IllegalStateError("this consumer has topics by subscribe(): the group says what it reads")
         self._refuse_followed()
+        wanted = partitions_of(partitions)
         starts, ends = ranges(partitions)
-        yield from add(core, partitions_of(partitions), starts, ends, deadline)
+        self._refuse_own_dead_letters(wanted, ends)
+        yield from add(core, wanted, starts, ends, deadline)
 
     def remove(self, partitions: Partitions, deadline: int) -> Waits[None]:
         core = self._core
@@ -122,6 +127,13 @@ class ByHand:
             core.known.shared_partition(partition)
         yield from core.auto_commit_now(deadline, processed_only=True)
         yield from remove(core, removed, deadline)
+
+    def _refuse_own_dead_letters(
+        self, partitions: Iterable[TopicPartition], ends: Mapping[TopicPartition, int | None]
+    ) -> None:
+        """Of a range a reader comes to the end, whatever is written behind it."""
+        endless = {each.topic for each in partitions if ends.get(each) is None}
+        refuse_own_dead_letters(self._core.config.dead_letter_topic, endless)
 
     def _refuse_followed(self) -> None:
         if self._core.chosen.followed:

@@ -24,11 +24,11 @@ from kadence.consumer.application.arguments import (
     callback_of,
     cap,
     columns_of,
-    is_among,
     listener_of,
     partition_of,
     partitions_of,
     pattern_of,
+    refuse_own_dead_letters,
     target,
     text,
     timestamps_of,
@@ -115,12 +115,7 @@ class Calls(ClientCalls):
         if not (names or pattern is not None or regex is not None):
             yield from core.unsubscribe(self._deadline(None))
             return
-        letters = self._config.dead_letter_topic
-        if letters is not None and is_among(letters, names, pattern):
-            raise ConfigError(
-                f"dead.letter.topic={letters!r} is among these topics: a bad record would come again as its own dead "
-                "letter, without end"
-            )
+        refuse_own_dead_letters(self._config.dead_letter_topic, names, pattern)
         yield from core.subscribe(names or None, pattern, regex, listener, self._deadline(None))
 
     def _broker_side(self, pattern: SubscriptionPattern) -> str:

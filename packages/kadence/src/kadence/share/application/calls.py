@@ -12,10 +12,16 @@ from typing import TYPE_CHECKING, Any
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import ShareConsumerConfig
-from kadence.consumer.application.arguments import callback_of, cap, is_among, topic_name, topic_names
+from kadence.consumer.application.arguments import (
+    callback_of,
+    cap,
+    refuse_own_dead_letters,
+    topic_name,
+    topic_names,
+)
 from kadence.consumer.application.client_calls import ClientCalls
 from kadence.consumer.decoded_records import Records
-from kadence.errors import ConfigError, IllegalStateError, KafkaError
+from kadence.errors import IllegalStateError, KafkaError
 from kadence.metrics import MetricName
 from kadence.records import ALL_COLUMNS, Record
 from kadence.share.acknowledgements import AcknowledgeType
@@ -61,12 +67,7 @@ class ShareCalls(ClientCalls):
         if not names:
             yield from core.unsubscribe(self._deadline(None))
             return
-        letters = self._config.dead_letter_topic
-        if letters is not None and is_among(letters, names, None):
-            raise ConfigError(
-                f"dead.letter.topic={letters!r} is among these topics: a bad record would come again as its own dead "
-                "letter, without end"
-            )
+        refuse_own_dead_letters(self._config.dead_letter_topic, names)
         yield from core.subscribe(names, self._deadline(None))
 
     def unsubscribe(self, timeout: Seconds | None) -> Waits[None]:
