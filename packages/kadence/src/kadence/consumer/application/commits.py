@@ -285,24 +285,22 @@ class Commits:
         Args:
             read_under, known, lost: those of the program's commit, see `events.Commit`.
         """
-        if self._shared_state.ended:
+        state = self._shared_state
+        # So it is from the first commits on, until reading begins anywhere else.
+        is_answered = not self._open_starts and self._known_starts == state.starts
+        if is_answered or state.ended:
             return
         refused: Collection[TopicPartition] = lost
         if not self._known.is_by_hand:
-            assigned = self._shared_state.shared_partitions
+            assigned = state.shared_partitions
             refused = lost | {p for p in beside if assigned.get(p) is not known.get(p)}
         taken = {p: at for p, at in beside.items() if p not in refused} if refused else beside
         self._answer_starts(taken, read_under)
-        # Nothing is open after the first commits, mostly.
-        if (self._open_starts or self._known_starts != self._shared_state.starts) and (
-            starts := self._starts()
-        ):
+        if starts := self._starts():
             call_id = self._exchange.next_id()
             self._starting.add(call_id)
             offsets, read_under = parts_of(starts)
-            self._shared_state.send(
-                m.Commit(call_id, deadline, offsets, retry=False, parting=True, read_under=read_under)
-            )
+            state.send(m.Commit(call_id, deadline, offsets, retry=False, parting=True, read_under=read_under))
 
     def _answer_starts(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], read_under: Mapping[TopicPartition, int]
