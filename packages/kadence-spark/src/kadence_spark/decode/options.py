@@ -39,11 +39,11 @@ OPTIONS: Final[dict[str, str]] = {
     ),
     "key.wire": "The same for keys.",
     "value.subject": (
-        "The registry's subject whose newest schema load() without a schema takes. Default, if subscribe names one "
-        "topic: TOPIC-value or TOPIC-key. With a context, such as :.staging:orders-value, ids are looked up there, too."
+        "The registry's subject with the schema for load() without a schema. Default, if subscribe names one topic: "
+        "TOPIC-value or TOPIC-key. With a context, such as :.staging:orders-value, schema ids are looked up there, too."
     ),
     "key.subject": "The same for keys.",
-    "value.flat": "Whether load() without a schema makes a column of each field of the value. Default: false.",
+    "value.flat": "Whether load() without a schema makes each field of the value a column. Default: false.",
     "metadataPrefix": "A prefix for the names of Kafka's columns, such as kafka_.",
     "mode": "permissive, dropmalformed or failfast: what happens to a record that cannot be decoded.",
     "timeZone": "json: the zone of times without one, such as Europe/Berlin. Default: the session's.",

@@ -17,7 +17,7 @@ __all__ = ["DELTA_OPTIONS", "ICEBERG_OPTIONS", "TableOptions", "hidden", "parse"
 _SHARED: Final = {
     "partitionBy": "Columns, separated by commas, by which a new table is partitioned.",
     "mergeSchema": "true: add columns, and fields of structs, that the table lacks. false (default): refuse them.",
-    "txnAppId": "For batches: the writer's id. A txnVersion that the table has from it is not written again.",
+    "txnAppId": "For batches: an id of the writer. Its last txnVersion in the table is not written again.",
     "txnVersion": "For batches: the number of this write, higher than the last.",
 }
 

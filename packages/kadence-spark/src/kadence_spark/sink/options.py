@@ -24,14 +24,13 @@ _log = logger("kadence.spark")
 
 OPTIONS: Final[dict[str, str]] = {
     "topic": "The topic of all rows. It takes precedence over the column topic.",
-    "transactions": "Whether tasks write in transactions, which the driver commits when all have written. "
+    "transactions": "Whether tasks write in transactions, which the driver commits when all tasks have written. "
     "Default: false.",
-    "transactionalIdPrefix": "The beginning of transactional ids and of the sink's groups. "
+    "transactionalIdPrefix": "The beginning of the sink's transactional ids and consumer groups. "
     "Default: spark-kafka-sink.",
-    "txnAppId": "For batches with transactions: the writer's id. A txnVersion that it has committed is not written "
-    "again.",
+    "txnAppId": "For batches with transactions: an id of the writer. Its last txnVersion is not written again.",
     "txnVersion": "For batches with transactions: the number of this write, higher than the last.",
-    "includeHeaders": "No effect: a column headers is always written.",
+    "includeHeaders": "No effect: the column headers is always written.",
 }
 """Every option but ``kafka.*``, with a line for the reader."""
 
