@@ -49,8 +49,7 @@ OF_SOURCE: Final[dict[str, str]] = {
         "split."
     ),
     "targetRecordsPerTask": (
-        "The most offsets of a task on average, if there are enough Kafka partitions; none is split for it. "
-        "Default: 500000."
+        "The most offsets of a task on average, if there are enough Kafka partitions. Default: 500000."
     ),
     "parallelism": (
         "How many tasks can run at once. Default: as the settings of session(), or on Linux the command line of "
@@ -59,7 +58,7 @@ OF_SOURCE: Final[dict[str, str]] = {
     "includeHeaders": "Whether rows have the column headers. Default: false.",
     "groupIdPrefix": "The beginning of the source's client ids, unless kafka.client.id is set.",
     "commitOffsets": "Stream only: commit the offsets of finished batches to kafka.group.id. Default: false.",
-    "idlePollMs": "Stream only: the longest wait for new records, each time that Spark asks for them. Default: 500.",
+    "idlePollMs": "Stream only: the longest wait for new records before Spark asks again. Default: 500.",
     "brokerTimeoutMs": "Stream only: a running query fails if brokers do not answer for so long. Default: 300000.",
     "kafkaConsumer.pollTimeoutMs": "A task fails if brokers send no records for so long. Default: 120000.",
     "fetchOffset.numRetries": (

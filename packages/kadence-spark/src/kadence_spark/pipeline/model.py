@@ -78,7 +78,7 @@ def _key(doc: str, *, default: Any = MISSING, **more: Any) -> Any:
 class SourceStep:
     """Which records are read. Every other key is an option of ``format("kadence")``."""
 
-    servers: str | None = _key("Brokers to ask first: kafka.bootstrap.servers.", default=None)
+    servers: str | None = _key("Bootstrap servers: the option kafka.bootstrap.servers.", default=None)
     topics: tuple[str, ...] = _key("Names of topics: the option subscribe.", shape="texts", default=())
     options: Mapping[str, str] = _key(
         "Options of the source by their own names, such as startingOffsets or kafka.security.protocol.",
@@ -92,17 +92,17 @@ class DecodeStep:
     """How a value becomes columns."""
 
     format: str = _key(
-        "The format of values. string makes the columns key and value, as texts.",
+        "The format of values. string makes the columns key and value, as strings.",
         choices=("json", "json-strict", "avro", "protobuf", "string"),
     )
     schema: str | None = _key(
         "json, json-strict: the columns as Spark DDL, such as 'id bigint, name string'. avro: the reader's schema or "
-        "its file; protobuf: the file of a descriptor set; not needed with a schema registry.",
+        "its file; protobuf: the file of a descriptor set; both not needed with a schema registry.",
         default=None,
     )
     action: str | None = _key(
-        "For a record that cannot be decoded. drop: count it, and write it to dead_letters if there are any; "
-        "fail: end the pipeline. Default: drop with dead_letters, otherwise fail.",
+        "For a record that cannot be decoded. drop: count it, and write it to [dead_letters], if given; "
+        "fail: the run fails. Default: drop with [dead_letters], otherwise fail.",
         choices=("drop", "fail"),
         default=None,
     )
@@ -123,7 +123,7 @@ class Transform:
     """One step in SQL. It reads the view of the step before, or any earlier one; the first is records."""
 
     name: str = _key("The name of its view.", pattern=VIEW, allowed="a letter, then letters, digits and _")
-    sql: str = _key("A SELECT without grouping: it makes each of its rows from one row.")
+    sql: str = _key("A SELECT that makes each of its rows from one row: no GROUP BY, no DISTINCT.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +135,8 @@ class Expectation:
     )
     condition: str = _key("A condition in SQL.")
     action: str = _key(
-        "For a row for which it is not true. warn: count it; drop: also leave it out of the sink, and write it to "
-        "dead_letters if there are any; fail: end the pipeline.",
+        "For a row for which it is not true. warn: count it; drop: also leave it out of the sink, and write its record "
+        "to [dead_letters], if given; fail: the run fails.",
         choices=("warn", "drop", "fail"),
         default="warn",
     )
@@ -147,23 +147,23 @@ class Aggregate:
     """Rows that are made of many rows, over all batches."""
 
     sql: str = _key(
-        "A SELECT with GROUP BY over the last transform's view, or over records. It gets the rows that no expectation "
-        "drops."
+        "A SELECT with GROUP BY over the last transform's view (without transforms: over records). It gets the rows "
+        "that no expectation drops."
     )
     watermark: str | None = _key(
-        "The timestamp column with each row's time. When a row has come that is later than a group's end by the delay, "
-        "the group is complete: rows of it in later batches are left out.",
+        "The timestamp column with each row's time. Once a batch had a row later than a group's end by the delay, the "
+        "group is complete: its rows in later batches are left out.",
         default=None,
     )
     delay: str | None = _key(
-        "A row that is older than the newest one by no more than this is always counted.",
+        "A row is counted if it is older than the newest row by no more than this.",
         pattern=DELAY,
         allowed='a time such as "30s", "10m", "10 minutes" or "2h"',
         default=None,
     )
     mode: str = _key(
-        "Which groups a batch writes. append: each group once, when no later row can change it; update: those that the "
-        "batch has changed; complete: all.",
+        "Which groups a batch writes. append: each group once, when it is complete; update: those that the batch has "
+        "changed; complete: all.",
         choices=("append", "update", "complete"),
         default="append",
     )
@@ -184,28 +184,28 @@ class Output:
     """Where rows go: files at a path, a table of the catalog, or a topic."""
 
     format: str | None = _key(
-        "parquet, orc, json, csv, delta (by its jar), kadence-delta, kadence-iceberg, kadence (a topic), or another "
-        "format of Spark's batch writer. Default: parquet, and kadence with a topic.",
+        "parquet, orc, json, csv, delta (with Delta's jar), kadence-delta, kadence-iceberg, kadence (a topic), or any "
+        "other format of Spark's batch writer. Default: kadence with a topic, otherwise parquet.",
         default=None,
     )
     path: str | None = _key("The table's directory.", default=None)
     table: str | None = _key("The table's name in a catalog.", default=None)
     topic: str | None = _key(
-        "The topic. A record's value is the column value, or else the row as JSON.", default=None
+        "The topic. A record's value is the row's column value, or without one the row as JSON.", default=None
     )
     servers: str | None = _key(
         "The topic's brokers. Default: those of the source, with its login and TLS.", default=None
     )
     key: str | None = _key(
-        "For a topic: the SQL expression of the key. Default: a column named key.",
+        "For a topic in [sink]: the SQL expression of the key. Default: the column key, if there is one.",
         default=None,
     )
     partition_by: tuple[str, ...] = _key(
         "Columns by which the table is partitioned.", shape="texts", default=()
     )
     provenance: bool = _key(
-        "Whether a table gets the columns _topic, _partition and _offset of each row's record; groups have none. "
-        "replay needs them.",
+        "Whether a table of [sink] gets the columns _topic, _partition and _offset of each row's record (groups have "
+        "none). replay needs them.",
         shape="boolean",
         default=True,
     )
@@ -235,7 +235,8 @@ class Pipeline:
     )
     checkpoint: str = _key("The directory of Spark's checkpoint, which has the pipeline's progress.")
     trigger: str = _key(
-        "available-now: read all present records and end; every 10s: run on, with a batch each ten seconds at most.",
+        "available-now: read the records that exist, and end; every 10s: keep running, with at most one batch in ten "
+        "seconds.",
         pattern=re.compile(f"{AVAILABLE_NOW}|{TRIGGER.pattern}"),
         allowed='"available-now", or a time such as "every 10s", "every 500ms" or "every 5m"',
         default=AVAILABLE_NOW,
