@@ -21,17 +21,17 @@ _TOLD_OF: Final[set[str]] = set()
 
 
 def lag(query: Any) -> dict[TopicPartition, int | None]:
-    """How many offsets of each partition are not in the sink yet, by the latest progress report. Sends no request.
+    """How many offsets of each partition were not in the sink at the latest progress report. Sends no request.
 
     Args:
         query: a `StreamingQuery`, a `StreamingQueryProgress` (``query.lastProgress``, a listener's ``event.progress``),
             or its dict.
 
     Returns:
-        The lag of each partition of all sources of format kadence. Empty until the first batch is done, because
-        Spark does not report before; this is logged once for each query. None for each partition while a broker
-        does not answer: the lag is unknown then. In a partition that no batch has read yet, the lag counts from
-        the offset at which the query will begin.
+        The lag of each partition of all sources of format kadence. Empty before the first report, which follows the
+        first batch; this is logged once for each query. None for each partition of a source while brokers do not
+        answer. In a partition that no batch has read yet, the lag counts from the offset at which the query will
+        begin.
 
     Raises:
         TypeError: something else was given.

@@ -68,20 +68,20 @@ _ZONE: Final = "spark.sql.session.timeZone"
 def session(
     app_name: str = "kadence", *, master: str | None = None, conf: Mapping[str, Any] | None = None
 ) -> SparkSession:
-    """The running session, or a new one that can read ``format("kadence")``.
+    """The running session, or a new one, in which ``format("kadence")`` works.
 
     With ``SPARK_REMOTE`` set it is a session of that Spark Connect server, which must have Kadence installed.
 
     Args:
-        app_name: the application's name in Spark's pages.
+        app_name: the application's name in Spark's web interface.
         master: e.g. ``local[4]``. None: the default of spark-submit or Spark.
         conf: further Spark settings; they override those made here. If a session is running already, settings that
-            Spark reads only when it starts, including ``master``, have no effect, and are logged. So are settings of
-            Java, such as ``spark.driver.memory``, if Java is running already, maybe of a stopped session.
+            Spark reads only when it starts, including ``master``, have no effect and are logged. The same holds for
+            settings of Java, such as ``spark.driver.memory``, if Java is running already, also for a stopped session.
 
     Raises:
         MissingDependencyError: PySpark or Java is missing, or the workers' Python lacks a package that they need.
-        IllegalStateError: a session is running already, and its workers' Python cannot load the source.
+        IllegalStateError: a session is running already, and its workers' Python cannot load Kadence.
     """
     return started(app_name, master, conf)
 

@@ -42,17 +42,17 @@ __all__ = ["declare"]
 
 
 def declare(file: str | os.PathLike[str]) -> None:
-    """Declare the table of a pipeline's file under the pipeline's name.
+    """Declare a table with the rows of a pipeline's file, under the pipeline's name.
 
-    A file with ``[dead_letters]`` gets a second table, ``<name>_dead_letters``, and if expectations drop rows a third
-    one, ``<name>_judged``: it has all rows with their verdicts, and the other two are made of it, so that each row is
-    judged once. If decoding uses a schema registry there is a table ``<name>_decoded`` before them, so that each record
-    is decoded once. Steps become temporary views under their names. Expectations drop records and fail as in
-    `kadence pipeline`, but violations are not counted.
+    A file with ``[dead_letters]`` gets more tables: ``<name>_dead_letters``; if expectations drop rows,
+    ``<name>_judged``, with all rows and the results of the conditions, of which the other two are made, so that each
+    condition is evaluated once; and with a schema registry ``<name>_decoded``, so that each record is decoded once.
+    Transforms become temporary views under their names. Expectations drop rows, or fail, as in
+    ``kadence pipeline run``, but they count no rows.
 
     Raises:
         PipelineFileError: the file has mistakes.
-        ConfigError: the file cannot be read, or has an aggregate; or a statement loses the column `RECORD`.
+        ConfigError: the file cannot be read, or has an aggregate; or a statement loses the column ``_record``.
     """
     from pyspark import pipelines as dp
 

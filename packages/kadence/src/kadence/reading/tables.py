@@ -73,57 +73,57 @@ def read(
     progress: bool = True,
     **settings: Any,
 ) -> pa.Table:
-    """Read a topic, or a part of it, into one Arrow table. Without a group; nothing is committed.
+    """Read a topic, or a part of it, into one Arrow table. It joins no group and commits no offsets.
 
-    It reads what there is when it is called, and ends: records that come later are not in the table. A table of pyarrow
+    It reads up to the ends of the partitions at the call: later records are not in the table. A table of pyarrow
     has ``to_pandas()``; ``polars.from_arrow(table)`` takes it, and DuckDB finds it by the variable's name. Rows of one
-    partition are in its order; those of several are mixed.
+    partition are in offset order; those of several partitions are mixed.
 
     Args:
         topics: one name, or several.
-        since: the first records, in the words of ``kadence consume --from``: ``"earliest"``; a time that long ago, such
+        since: where to begin, in the words of ``kadence consume --from``: ``"earliest"``; so long ago, such
             as ``"-90s"``, ``"-15m"``, ``"1 hour ago"``, ``"-7d"`` (by this machine's clock); ``"today"``,
-            ``"yesterday"``; a date or time, ``"2026-11-22"`` or ``"2026-11-22T10:30Z"``, a datetime or a date, which
-            without a zone are meant in this machine's; ``"-10"``, the last ten offsets of each partition; ``"1200"``,
-            an offset of each; or offsets by partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where the
-            others begin at their first record. A time means the first record of each partition that has this time or
-            a later one.
-        until: the first records that are not read, in the same words. None, or ``"latest"``: it reads to the end as
-            it is now. A record behind the first of that time is not read, even if its own time is earlier.
+            ``"yesterday"``; a date or time, ``"2026-11-22"`` or ``"2026-11-22T10:30Z"``, a datetime or a date, without
+            a zone in that of this machine; ``"-10"``, the last ten offsets of each partition; ``"1200"``,
+            an offset in each; or offsets by partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where other
+            partitions begin at their first record. A time means the first record of each partition that has this time
+            or a later one.
+        until: where to end, in the same words; records from there on are not read. None, or ``"latest"``: the end at
+            the call. With a time, records after the first one of that time are not read, even if theirs is earlier.
         columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
-            ``timestamp`` (UTC), ``timestampType``, ``headers``. None: all but headers. Few columns are quicker. Any
-            other name is a field of the values (JSON, Avro, Protobuf), such as ``amount`` or ``from.city``; one that is
-            named like a column is ``value.key``.
+            ``timestamp`` (UTC), ``timestampType``, ``headers``. None: all but headers. Fewer columns are faster. Any
+            other name is a field of the values (JSON, Avro, Protobuf), such as ``amount`` or ``from.city``; a field
+            with the name of a column, such as key, is ``value.key``.
         key: ``"bytes"``, or ``"text"``: keys are UTF-8.
-        value: ``"bytes"``; ``"text"``: UTF-8; ``"json"``: typed columns, whose types are found in the values;
+        value: ``"bytes"``; ``"text"``: UTF-8; ``"json"``: types are derived from the values;
             ``"avro"`` or ``"protobuf"``: by the schemas of a registry (``schema_registry_url=``, or a
-            ``value_deserializer`` with a reader's schema). An object becomes a struct: ``table.flatten()`` makes a
-            column of each field. In JSON, a field whose values have types that do not go together is a text, unless
-            ``schema`` says its type.
+            ``value_deserializer`` with a reader's schema). An object becomes a struct: ``table.flatten()`` makes each
+            field a column. A JSON field whose values have types that do not go together is a string, unless
+            ``schema`` sets its type.
         partitions: read only these partitions, by number. None: all.
-        keys: keep only records with one of these keys; None among them means no key. All records are read for it.
-        schema: of ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``, or
-            a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
-            that has another type is bad: see ``errors``. None: types are found in the values.
-        limit: the newest so many records, by their timestamps, of all that is asked for; None: all. It reads back from
-            the end of each partition until enough are there: all of it with ``keys``, or where timestamps are equal. A
-            late timestamp far before the end may be missed. The order in the table stays that of each partition.
-        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why. With ``schema``
-            the field alone is null.
+        keys: keep only records with one of these keys; None among them means no key. All records are fetched.
+        schema: with ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``,
+            or a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
+            whose value does not fit is bad: see ``errors``. None: types are derived from the values.
+        limit: keep only this many records, the newest by timestamp; None: all. It reads back from the end of each
+            partition until it has enough. With ``keys``, or if many timestamps are equal, it may read all. It may miss
+            a record that is newer than many records after it in its partition. Rows of one partition stay in order.
+        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` has the reason. With
+            ``schema`` only the field is null.
         progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install 'kadence[notebook]'``).
         settings: of a consumer, e.g. ``bootstrap_servers="localhost:9092"``: by default $KADENCE_BOOTSTRAP_SERVERS,
-            else ``localhost:9092``. ``isolation_level`` is ``"read_committed"`` unless it is given.
+            or else ``localhost:9092``. ``isolation_level`` is ``"read_committed"`` by default.
 
     Raises:
         MissingDependencyError: pyarrow is not installed (``pip install 'kadence[arrow]'``).
-        RecordDeserializationError: a key or a value is bad; it names partition and offset.
+        RecordDeserializationError: a key or a value is bad; the error has partition and offset.
         UnknownTopicOrPartitionError: there is no such topic or partition.
-        OffsetOutOfRangeError: records were deleted after it began and before it read them. With
+        OffsetOutOfRangeError: records were deleted after the call began and before it read them. With
             ``auto_offset_reset="earliest"`` it reads those that are left.
-        KafkaTimeoutError: no address can be connected to for 4 s; or no broker answers, or none sends records, for
-            default.api.timeout.ms. If that is given, it holds for both.
-        ClosedError: a signal came within `stop_on_signals` before the end was read.
-        ConfigError, TypeError, ValueError: arguments that are not allowed.
+        KafkaTimeoutError: no connection succeeds within 4 s; or no broker answers, or none sends records, for
+            default.api.timeout.ms. If you set that, it replaces the 4 s, too.
+        ClosedError: within `stop_on_signals`, a signal came before the end was read.
+        ConfigError, TypeError, ValueError: an argument is not allowed.
     """
     reading = _reading(
         topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings
@@ -152,18 +152,18 @@ def read_batches(
     progress: bool = True,
     **settings: Any,
 ) -> Iterator[pa.Table]:
-    """As `read`, in tables of some thousand rows one after the other, for what does not fit into memory.
+    """As `read`, but yields many small tables, for topics that do not fit into memory.
 
-    Each has at least one row. max.poll.arrow.bytes, 2 MiB by default, bounds the bytes of one. With ``value="json"``,
-    ``"avro"`` or ``"protobuf"`` later tables may have fields that earlier ones lack, or wider types. The consumer is
-    made when the first table is asked for, and closed with the last one or when the iterator is closed.
+    Each table has at least one row. max.poll.arrow.bytes, 2 MiB by default, limits the keys and values of one. With
+    ``value="json"``, ``"avro"`` or ``"protobuf"`` later tables may have fields that earlier ones lack, or wider types.
+    The consumer is made when the first table is requested, and closed with the last one or with the iterator.
 
     Args:
         topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings: as for
-            `read`. What ``limit`` leaves is held in memory before the first table comes.
+            `read`. With ``limit``, the kept records are all in memory before the first table.
 
     Raises:
-        as `read`: of arguments at once, all else while it reads.
+        as `read`: errors about arguments at the call, all others while it reads.
     """
     reading = _reading(
         topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings
