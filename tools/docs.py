@@ -70,8 +70,8 @@ def configuration() -> str:
     parts += [
         "## Embedded broker",
         (
-            "The settings of Kafka's brokers that the embedded broker knows, with its defaults. Set them by "
-            "`Broker(config={...})`, or by `kadence broker -X KEY=VALUE`."
+            "The embedded broker accepts these settings of Kafka's brokers; the values are its defaults. Set them with "
+            "`Broker(config={...})` or `kadence broker -X KEY=VALUE`."
         ),
         "\n".join(("```properties", *broker, "```")),
     ]

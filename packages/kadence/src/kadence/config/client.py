@@ -51,15 +51,15 @@ class ClientConfig:
     bootstrap_servers: tuple[str, ...] = key(
         "list",
         (),
-        "Required. Brokers, as host:port, that the client asks first for the others; comma separated or a list. If a "
-        "name has several addresses, the client tries one after the other.",
+        "Required. Addresses (host:port) of some brokers, from which the client learns all others; comma-separated "
+        "or a list. If a name has several addresses, the client tries one after the other.",
     )
     bootstrap_resolve_timeout_ms: int = key(
         "int",
         0,
-        "If the client finds no address of any name in bootstrap.servers within this time of its first look-up, calls "
-        "raise BootstrapResolutionError, and the client can only be closed. 0: it goes on looking names up, and calls "
-        "end by their own timeouts.",
+        "If no name in bootstrap.servers can be resolved within this time of the first look-up, calls raise "
+        "BootstrapResolutionError, and the client can only be closed. 0: the client keeps trying, and calls end by "
+        "their own timeouts.",
         low=0,
         high=INT32_MAX,
         since="KIP-909",
@@ -70,82 +70,84 @@ class ClientConfig:
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long the client waits for the answer to one request. It waits longer for Fetch, ShareFetch, JoinGroup and "
-        "SyncGroup, which brokers hold back.",
+        "How long the client waits at most for the response to a request. It waits longer for Fetch, ShareFetch, "
+        "JoinGroup and SyncGroup, which brokers may delay.",
         low=1,
         high=INT32_MAX,
     )
     retry_backoff_ms: int = key(
         "int",
         100,
-        "How long the client mostly waits before it first repeats a failed request; at most retry.backoff.max.ms.",
+        "How long the client usually waits before it repeats a failed request for the first time; at most "
+        "retry.backoff.max.ms.",
         low=0,
     )
     retry_backoff_max_ms: int = key(
         "int",
         1_000,
-        "The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20 %.",
+        "While a request keeps failing, the wait usually doubles each time, up to this, and varies at random by up "
+        "to 20 %.",
         low=0,
         since="KIP-580",
     )
     reconnect_backoff_ms: int = key(
         "int",
         50,
-        "How long the client waits before it first repeats a failed attempt to connect to a broker.",
+        "How long the client waits before it tries for the first time again to connect to a broker.",
         low=0,
     )
     reconnect_backoff_max_ms: int = key(
         "int",
         1_000,
-        "As retry.backoff.max.ms, for connection attempts; a larger reconnect.backoff.ms counts instead.",
+        "As retry.backoff.max.ms, for connection attempts; at least reconnect.backoff.ms.",
         low=0,
         since="KIP-144",
     )
     socket_connection_setup_timeout_ms: int = key(
         "int",
         10_000,
-        "How long one attempt to connect to a broker may take, with all its addresses, TLS and login.",
+        "How long one attempt to connect to a broker may take: name look-up, all addresses, TLS and login.",
         low=1,
         since="KIP-601",
     )
     connections_max_idle_ms: int = key(
         "int",
         540_000,
-        "The client closes a connection that was not used for this long; -1: never.",
+        "The client closes a connection that has not been used for this long. -1: never.",
         low=-1,
     )
     metadata_max_age_ms: int = key(
         "int",
         300_000,
-        "How old the client lets the cluster's metadata become before it asks again.",
+        "How old the cluster's metadata may become before the client requests it again.",
         low=0,
     )
     metadata_recovery_strategy: str = key(
         "choice",
         "rebootstrap",
-        "What the client does when it reaches no known broker. rebootstrap: it looks up the names in "
-        "bootstrap.servers again and asks those. none: it keeps trying the known brokers.",
+        "What the client does when it can reach none of the known brokers. rebootstrap: it also tries the addresses"
+        " in bootstrap.servers again. none: it keeps trying the known brokers.",
         choices=("rebootstrap", "none"),
         since="KIP-899",
     )
     metadata_recovery_rebootstrap_trigger_ms: int = key(
         "int",
         300_000,
-        "With metadata.recovery.strategy=rebootstrap: if no broker has answered a metadata request for this long, "
-        "the client asks bootstrap.servers again.",
+        "With metadata.recovery.strategy=rebootstrap: after metadata requests have failed for this long, the client"
+        " asks bootstrap.servers again.",
         low=0,
         since="KIP-1102",
     )
     metadata_cluster_check_enable: bool = key(
         "bool",
         True,
-        "With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: when the client connects to a known "
-        "broker, it names the cluster and the node that it expects. Another broker refuses the connection, and the "
-        "client asks bootstrap.servers again.",
+        "With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: the client tells each broker which "
+        "cluster id and node id it expects. Another broker refuses the connection, and the client asks "
+        "bootstrap.servers again.",
         since="KIP-1242",
     )
     send_buffer_bytes: int = key(
-        "int", -1, "Size of the socket's send buffer; -1: the system decides and adapts it.", low=-1
+        "int", -1, "Size of the socket's send buffer. -1: the operating system chooses it.", low=-1
     )
     receive_buffer_bytes: int = key(
         "int",
@@ -165,12 +167,12 @@ class ClientConfig:
         "How the client logs in when security.protocol is SASL_PLAINTEXT or SASL_SSL.",
         choices=MECHANISMS,
     )
-    sasl_username: str | None = key("string", None, "User of PLAIN and SCRAM.")
-    sasl_password: Secret | None = key("password", None, "Password of PLAIN and SCRAM.")
+    sasl_username: str | None = key("string", None, "User name for PLAIN and SCRAM.")
+    sasl_password: Secret | None = key("password", None, "Password for PLAIN and SCRAM.")
     sasl_jaas_config: Secret | None = key(
         "password",
         None,
-        "The credentials in Java's JAAS format: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or "
+        "The credentials in Java's JAAS format, with PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or "
         "Krb5LoginModule.",
         since="KIP-85",
     )
@@ -180,30 +182,29 @@ class ClientConfig:
     sasl_kerberos_principal: str | None = key(
         "string",
         None,
-        "For GSSAPI: the client's Kerberos principal. When not set, the principal of the keytab or of the ticket "
-        "cache.",
+        "For GSSAPI: the client's Kerberos principal. When not set, that of the keytab or of the ticket cache.",
     )
     sasl_kerberos_keytab: str | None = key(
         "string",
         None,
-        "For GSSAPI: the file with the client's key. Without one, also in sasl.jaas.config, tickets come from kinit's "
-        "cache.",
+        "For GSSAPI: the file with the client's key. Without a keytab, here or in sasl.jaas.config, the client uses"
+        " kinit's tickets.",
     )
     sasl_login_callback_handler_class: str | None = key(
         "string",
         None,
-        "For settings copied from Java; takes the class name of OAuthBearerLoginCallbackHandler only.",
+        "For settings copied from Java. Only OAuthBearerLoginCallbackHandler is accepted.",
     )
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
         "function",
         None,
-        "A callable without arguments that returns a kadence.Token, or the text module:function, which each process "
-        "with a client imports. The client calls it on a helper thread for each new token.",
+        "A callable without arguments that returns a kadence.Token, or its name as module:function; each process "
+        "with a client imports the module. The client calls it on a helper thread for each new token.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = key(
         "string",
         None,
-        "The address from which the client gets tokens with OAuth client credentials: https, or on this machine http.",
+        "The https address from which the client gets tokens with OAuth client credentials; http only to localhost.",
         since="KIP-768",
     )
     sasl_oauthbearer_client_credentials_client_id: str | None = key(
@@ -218,17 +219,21 @@ class ClientConfig:
     sasl_oauthbearer_header_urlencode: bool | None = key(
         "bool",
         None,
-        "Whether the client URL-encodes its id and secret, as RFC 6749 requires. By default it does not, as in Java.",
+        "Whether the client URL-encodes its id and secret, as RFC 6749 requires. As in Java, it does not by "
+        "default.",
         since="KIP-1025",
     )
     ssl_ca_location: str | None = key(
         "string",
         None,
-        "PEM file with the certificate authorities to trust. Without this and ssl.truststore.…, those of the system.",
+        "PEM file with the certificate authorities to trust. Without any trust settings, those of the operating "
+        "system.",
     )
     ssl_certificate_location: str | None = key("string", None, "PEM file of the client certificate chain.")
     ssl_key_location: str | None = key(
-        "string", None, "PEM file of the client's private key. When not set, the file of the chain has it."
+        "string",
+        None,
+        "PEM file of the client's private key. When not set, the chain's file must contain it.",
     )
     ssl_key_password: Secret | None = key("password", None, "Password of the private key.")
     ssl_truststore_type: str | None = key("string", None, "Type of the trust store; only PEM is supported.")

@@ -30,29 +30,31 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = key(
         "string",
         None,
-        "Makes this consumer a static member: a name that it keeps when its process restarts.",
+        "Makes this consumer a static member, which the group recognises by this name after a restart.",
         since="KIP-345",
     )
     group_protocol: str = key(
         "choice",
         "auto",
-        "How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them "
-        "(Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, "
-        "and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; else classic.",
+        "The group's rebalance protocol. classic: a member assigns the partitions. consumer: the broker assigns "
+        "them (Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, and"
+        " session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; otherwise "
+        "classic.",
         choices=("auto", "classic", "consumer"),
         since="KIP-848",
     )
     group_remote_assignor: str | None = key(
         "string",
         None,
-        "For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker chooses.",
+        "For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker "
+        "chooses.",
         since="KIP-848",
     )
     session_timeout_ms: int = key(
         "int",
         10_000,
         "The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848 the "
-        "broker's group.consumer.session.timeout.ms counts, 45 s by default.",
+        "broker sets it (group.consumer.session.timeout.ms, 45 s by default).",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -60,8 +62,8 @@ class ConsumerConfig(ClientConfig):
     heartbeat_interval_ms: int = key(
         "int",
         3_000,
-        "How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker's "
-        "group.consumer.heartbeat.interval.ms counts, 5 s by default.",
+        "How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker sets it "
+        "(group.consumer.heartbeat.interval.ms, 5 s by default).",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -69,9 +71,9 @@ class ConsumerConfig(ClientConfig):
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "The consumer leaves the group when the application does not poll for this long; a static member's partitions "
-        "go to others when its session ends. With the classic protocol and with auto, session.timeout.ms counts "
-        "instead if that is longer.",
+        "The consumer leaves the group when the application does not poll for this long; a static member's "
+        "partitions go to others when its session ends. Unless group.protocol=consumer, session.timeout.ms counts "
+        "instead if it is longer.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -79,8 +81,9 @@ class ConsumerConfig(ClientConfig):
     stall_report_ratio: float = key(
         "float",
         0.5,
-        "After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with the "
-        "line of your code that blocks the poll loop. 0: none; stalls() has the line when it leaves the group.",
+        "When a group member has not polled for this fraction of max.poll.interval.ms, it reports a stall: a "
+        "WARNING with the line of your code that blocks polling. 0: no report; stalls() has the line once the "
+        "member has left the group.",
         low=0,
         high=1,
     )
@@ -88,12 +91,12 @@ class ConsumerConfig(ClientConfig):
         "callable",
         None,
         "A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group "
-        "because of it, and when it is over. It runs on a helper thread.",
+        "because of it, and when the application polls again. It runs on a helper thread.",
     )
     max_poll_records: int = key(
         "count",
         _MAX_POLL_RECORDS,
-        "The most records that one poll() without max_records= returns. -1: no limit. auto: up to 10,000, see "
+        "The most records that poll() without max_records= returns. -1: no limit. auto: up to 10,000, see "
         "max.poll.records.ratio.",
         low=-1,
         since="KIP-41",
@@ -101,131 +104,136 @@ class ConsumerConfig(ClientConfig):
     max_poll_arrow_bytes: int = key(
         "int",
         2_097_152,
-        "One poll_arrow() without max_records= ends at the latest with the record that makes its keys and values this "
-        "many bytes. The headers of each partition have this limit, too. A max.poll.records that is not the default "
-        "limits the rows, too.",
+        "poll_arrow() without max_records= adds no more records once the table's keys and values have this many "
+        "bytes, or the headers of a partition have. A max.poll.records other than 500 limits the rows, too.",
         low=1,
         high=INT32_MAX,
     )
     max_poll_records_ratio: float = key(
         "float",
         0.4,
-        "With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The "
-        "consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in your "
-        "loop counts as processing: set max.poll.records to a number then.",
+        "With max.poll.records=auto: the fraction of max.poll.interval.ms within which the records of one poll must"
+        " be processed. The consumer aims at a hundredth of that time, in case records suddenly take longer. If "
+        "your loop sleeps, set max.poll.records to a number instead: sleep counts as processing.",
         low=0.001,
         high=1,
     )
     partition_assignment_strategy: tuple[Any, ...] = key(
         "assignors",
         ("cooperative-sticky",),
-        "Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the "
-        "names of their Java classes, or objects of your own (kadence.Assignor).",
+        "Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, their "
+        "Java class names, or objects of your own (kadence.Assignor).",
     )
     enable_auto_commit: bool = key(
         "bool",
         True,
-        "Whether the consumer commits by itself; process() always does. It commits the records of a poll only once the "
-        "next poll begins, or in close(). Without group.id it commits nothing.",
+        "Whether the consumer commits automatically. It commits the records of a poll only once the next poll "
+        "begins, or in close(). process() always commits. Without group.id nothing is committed.",
     )
     auto_commit_interval_ms: int = key(
         "int",
         5_000,
-        "How often polls, or process(), commit. The consumer also commits before it gives partitions up, and in "
-        "close().",
+        "How often polls, or process(), commit. Automatic commits also happen before partitions are given up, and "
+        "in close().",
         low=0,
     )
     auto_offset_reset: str = key(
         "string",
         "latest",
-        "Where a partition starts without a committed offset, and where it goes on when its offset no longer exists. "
-        "by_duration:PT1H: the records since an hour ago (ISO 8601, KIP-1106). none: poll() raises an error.",
+        "Where reading starts when a partition has no committed offset, or its offset no longer exists. "
+        "by_duration:PT1H: at the records of an hour ago (ISO 8601, KIP-1106). none: poll() raises an error.",
         choices=("earliest", "latest", "none", "by_duration:<duration>"),
     )
     allow_auto_create_topics: bool = key(
         "bool", False, "Whether the broker may create a topic that the consumer asks for."
     )
     exclude_internal_topics: bool = key(
-        "bool", True, "Whether a re.Pattern in subscribe() leaves out Kafka's internal topics."
+        "bool", True, "Whether a re.Pattern in subscribe() does not match Kafka's internal topics."
     )
     isolation_level: str = key(
         "choice",
         "read_uncommitted",
         "read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it "
-        "returns these, too.",
+        "returns them.",
         choices=("read_uncommitted", "read_committed"),
         since="KIP-98",
     )
     fetch_min_bytes: int = key(
         "int",
         1,
-        "The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms.",
+        "The broker delays a fetch response until it has this much data, but no longer than fetch.max.wait.ms.",
         low=0,
     )
     fetch_max_wait_ms: int = key("int", 500, "The longest wait for fetch.min.bytes.", low=0)
     fetch_max_bytes: int = key(
         "int",
         52_428_800,
-        "The most bytes of one fetch response. Its first batch may be larger.",
+        "The most bytes of one fetch response. The first batch in it may be larger.",
         low=1,
     )
     max_partition_fetch_bytes: int = key(
         "int",
         2_097_152,
-        "The most bytes of one partition in a fetch response. The response's first batch may be larger.",
+        "The most bytes of one partition in a fetch response. The first batch in the response may be larger.",
         low=1,
     )
     buffer_memory: int = key(
         "int",
         134_217_728,
-        "The most memory for records that are fetched, decompressed or held for the application. A single batch may "
-        "exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by max.batch.bytes.",
+        "The most memory for fetched data and what is decompressed of it, until polls have returned it. A single "
+        "batch may exceed it; max.batch.bytes then limits what the batch decompresses to. A share consumer counts "
+        "fetched data only.",
         low=1_048_576,
         since="KIP-81",
     )
     max_batch_bytes: int = key(
         "int",
         268_435_456,
-        "The consumer refuses a batch that would decompress to more than this, and allocates no more.",
+        "The consumer does not read a batch that would decompress to more than this.",
         low=1,
     )
     check_crcs: bool = key("bool", True, "Whether the consumer verifies the checksum of each batch.")
     key_deserializer: Any = key(
         "deserializer",
         None,
-        "Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or the "
-        "name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys are bytes. "
-        "poll_arrow() does not call it.",
+        "Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or the"
+        " name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys are "
+        "bytes. poll_arrow() does not use it.",
     )
     value_deserializer: Any = key(
-        "deserializer", None, "Turns the bytes of values into objects, as key.deserializer does for keys."
+        "deserializer",
+        None,
+        "Turns the bytes of values into objects, as key.deserializer does for keys. poll_arrow() uses it only with "
+        "value=.",
     )
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What the consumer does with a record that a deserialiser refuses. raise: polls raise, or return other "
-        "partitions' records, until you seek past it. skip: the record is logged, counted and skipped. dead-letter: "
-        "the consumer writes it to dead.letter.topic.",
+        "What the consumer does with a record that a deserialiser refuses. raise: polls raise an error, or return "
+        "other partitions' records, until you seek past the record. skip: it logs, counts and skips the record. "
+        "dead-letter: it writes the record to dead.letter.topic. With process(dead_letter=...) bad records go to "
+        "that topic instead.",
         choices=("raise", "skip", "dead-letter"),
     )
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's origin "
-        "and the error. A bad record counts as processed once the broker has acknowledged its dead letter record.",
+        "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's "
+        "origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter "
+        "record.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",
         (),
-        "Objects (kadence.Interceptor) that see and may change what poll(), not poll_arrow(), returns, and see what is "
-        "committed.",
+        "Objects (kadence.Interceptor) that see and may change the records that poll() returns (not poll_arrow()), "
+        "and see committed offsets.",
         since="KIP-42",
     )
     client_rack: str = key(
         "string",
         "",
-        "The rack in which this consumer runs. It then reads from replicas in the same rack where the broker allows "
-        "it.",
+        "The rack in which this consumer runs. It reads from replicas in the same rack if the brokers are "
+        "configured for it.",
         since="KIP-392",
     )
 

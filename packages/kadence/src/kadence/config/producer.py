@@ -36,14 +36,15 @@ class ProducerConfig(ClientConfig):
     acks: str = key(
         "choice",
         "all",
-        "all, -1: the broker acknowledges a record when all in-sync replicas have it. 1: when the leader has it. 0: "
-        "the broker acknowledges nothing. With 1 and 0 enable.idempotence is false by default.",
+        "all, -1: the broker acknowledges a record once all in-sync replicas have it. 1: once the leader has it. 0:"
+        " the broker acknowledges nothing. With 1 or 0 enable.idempotence is false by default.",
         choices=("all", "-1", "1", "0"),
     )
     enable_idempotence: bool = key(
         "bool",
         True,
-        "Whether brokers recognise the producer's own retries, so that these neither duplicate nor reorder records.",
+        "Whether brokers recognise batches that the producer sends again, so that its retries neither duplicate nor"
+        " reorder records.",
         since="KIP-98",
     )
     compression_type: str = key(
@@ -55,8 +56,8 @@ class ProducerConfig(ClientConfig):
     compression_level: int | None = key(
         "int",
         None,
-        "How strongly the producer compresses: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not set: "
-        "the codec's default.",
+        "The compression level: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not set: the codec's "
+        "default.",
         low=-1,
         high=22,
         since="KIP-390",
@@ -64,8 +65,8 @@ class ProducerConfig(ClientConfig):
     key_serializer: Any = key(
         "serializer",
         None,
-        "Turns keys into bytes: a callable, an object with serialize(topic, headers, data), or the name of a "
-        "built-in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes.",
+        "Turns keys into bytes: a callable, an object with serialize(topic, headers, data), or the name of a built-"
+        "in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes or None.",
     )
     value_serializer: Any = key(
         "serializer", None, "Turns values into bytes, as key.serializer does for keys."
@@ -82,28 +83,28 @@ class ProducerConfig(ClientConfig):
     partitioner_ignore_keys: bool = key(
         "bool",
         False,
-        "Whether the producer chooses partitions as if no record had a key. Needs the default partitioner.",
+        "Whether the producer chooses partitions as if no record had a key. Only with the default partitioner.",
         since="KIP-794",
     )
     partitioner_adaptive_partitioning_enable: bool = key(
         "bool",
         True,
-        "Whether fewer of the records without a key go to partitions for which more batches wait to be sent.",
+        "Whether records without a key go less often to partitions for which more batches wait to be sent.",
         since="KIP-794",
     )
     partitioner_availability_timeout_ms: int = key(
         "int",
         0,
-        "Records without a key avoid partitions of a broker that has taken no batch for this long although one was "
-        "ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable.",
+        "Records without a key avoid a broker's partitions while a batch has been ready for this long and could not"
+        " be sent to it. 0: they avoid none. Needs partitioner.adaptive.partitioning.enable.",
         low=0,
         since="KIP-794",
     )
     partitioner_rack_aware: bool = key(
         "bool",
         False,
-        "Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic has "
-        "no such partition, they go to any.",
+        "Whether records without a key go only to partitions whose leader is in the rack of client.rack. If the "
+        "topic has no such partition, they go to any.",
         since="KIP-1123",
     )
     client_rack: str = key(
@@ -112,7 +113,7 @@ class ProducerConfig(ClientConfig):
     retries: int = key(
         "int",
         INT32_MAX,
-        "The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may end "
+        "How often the producer sends a record again at most after retriable errors. delivery.timeout.ms may end "
         "this sooner. With 0 enable.idempotence is false by default.",
         low=0,
         high=INT32_MAX,
@@ -120,55 +121,56 @@ class ProducerConfig(ClientConfig):
     linger_ms: int = key(
         "number",
         5,
-        "The longest time that a batch waits for more records of its partition before the producer sends it. A "
-        "fraction is rounded up to whole ms.",
+        "How long a batch waits at most for more records of its partition before the producer sends it. Fractions "
+        "are rounded up to whole ms.",
         low=0,
     )
     batch_size: int = key(
-        "int", 1_000_000, "The most bytes of several records in one batch, before compression.", low=1
+        "int", 1_000_000, "The most bytes of a batch with several records, before compression.", low=1
     )
     buffer_memory: int = key(
         "int",
         33_554_432,
-        "The most bytes of records that wait to be sent or acknowledged. Above it send() waits, up to max.block.ms.",
+        "The most bytes of records that wait to be sent or acknowledged. When it is full, send() waits, up to "
+        "max.block.ms.",
         low=1,
     )
     metadata_max_idle_ms: int = key(
         "int",
         300_000,
-        "The producer stops refreshing the metadata of a topic to which nothing was sent for this long.",
+        "The producer stops refreshing the metadata of a topic to which it has sent nothing for this long.",
         low=5_000,
         since="KIP-526",
     )
     max_block_ms: int = key(
         "int",
         60_000,
-        "How long send() and calls of transactions may wait for brokers and memory. Serialisers' time does not count.",
+        "How long send() and transaction calls may wait for brokers and memory. Serialisers' time does not count.",
         low=0,
     )
     max_request_size: int = key(
-        "int", 1_048_576, "The most bytes of one record, and of several batches in one request.", low=1
+        "int", 1_048_576, "The most bytes of one record, and of a request with several batches.", low=1
     )
     delivery_timeout_ms: int = key(
         "int",
         120_000,
-        "A record fails when the broker has not acknowledged it within this time. If it is not set, the producer "
-        "raises it to linger.ms plus request.timeout.ms where that is more.",
+        "A record fails when the broker has not acknowledged it within this time. When not set, the producer raises"
+        " it to linger.ms plus request.timeout.ms if that is more.",
         low=1,
         since="KIP-91",
     )
     max_in_flight_requests_per_connection: int = key(
         "int",
         5,
-        "The most Produce requests to one broker that wait for an answer.",
+        "The most Produce requests to one broker that await an answer; with idempotence at most 5.",
         low=1,
     )
 
     transactional_id: str | None = key(
         "string",
         None,
-        "Enables transactions. Give a producer the same name when it restarts: its init_transactions() makes brokers "
-        "refuse earlier producers of this name.",
+        "Enables transactions. Give a producer the same id again when it restarts: its init_transactions() makes "
+        "brokers refuse earlier producers with this id.",
         since="KIP-98",
     )
     transaction_timeout_ms: int = key(

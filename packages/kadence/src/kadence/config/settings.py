@@ -15,58 +15,56 @@ class ClientSettings(TypedDict, total=False):
     """The settings that every client has."""
 
     bootstrap_servers: str | Iterable[str]
-    """Required. Brokers, as host:port, that the client asks first for the others; comma separated or a list.
-    If a name has several addresses, the client tries one after the other.
+    """Required. Addresses (host:port) of some brokers, from which the client learns all others;
+    comma-separated or a list. If a name has several addresses, the client tries one after the other.
     """
     bootstrap_resolve_timeout_ms: int | str
-    """If the client finds no address of any name in bootstrap.servers within this time of its first look-up,
-    calls raise BootstrapResolutionError, and the client can only be closed. 0: it goes on looking names
-    up, and calls end by their own timeouts. Default: 0.
+    """If no name in bootstrap.servers can be resolved within this time of the first look-up, calls raise
+    BootstrapResolutionError, and the client can only be closed. 0: the client keeps trying, and calls end
+    by their own timeouts. Default: 0.
     """
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long the client waits for the answer to one request. It waits longer for Fetch, ShareFetch,
-    JoinGroup and SyncGroup, which brokers hold back. Default: 30000.
+    """How long the client waits at most for the response to a request. It waits longer for Fetch, ShareFetch,
+    JoinGroup and SyncGroup, which brokers may delay. Default: 30000.
     """
     retry_backoff_ms: int | str
-    """How long the client mostly waits before it first repeats a failed request; at most
+    """How long the client usually waits before it repeats a failed request for the first time; at most
     retry.backoff.max.ms. Default: 100.
     """
     retry_backoff_max_ms: int | str
-    """The wait doubles with each repetition of a request, up to this. Each wait varies at random by up to 20
-    %. Default: 1000.
+    """While a request keeps failing, the wait usually doubles each time, up to this, and varies at random by
+    up to 20 %. Default: 1000.
     """
     reconnect_backoff_ms: int | str
-    """How long the client waits before it first repeats a failed attempt to connect to a broker. Default: 50.
+    """How long the client waits before it tries for the first time again to connect to a broker. Default: 50.
     """
     reconnect_backoff_max_ms: int | str
-    """As retry.backoff.max.ms, for connection attempts; a larger reconnect.backoff.ms counts instead.
-    Default: 1000.
-    """
+    """As retry.backoff.max.ms, for connection attempts; at least reconnect.backoff.ms. Default: 1000."""
     socket_connection_setup_timeout_ms: int | str
-    """How long one attempt to connect to a broker may take, with all its addresses, TLS and login. Default:
-    10000.
+    """How long one attempt to connect to a broker may take: name look-up, all addresses, TLS and login.
+    Default: 10000.
     """
     connections_max_idle_ms: int | str
-    """The client closes a connection that was not used for this long; -1: never. Default: 540000."""
+    """The client closes a connection that has not been used for this long. -1: never. Default: 540000."""
     metadata_max_age_ms: int | str
-    """How old the client lets the cluster's metadata become before it asks again. Default: 300000."""
+    """How old the cluster's metadata may become before the client requests it again. Default: 300000."""
     metadata_recovery_strategy: Literal["rebootstrap", "none"] | str
-    """What the client does when it reaches no known broker. rebootstrap: it looks up the names in
-    bootstrap.servers again and asks those. none: it keeps trying the known brokers. Default: rebootstrap.
+    """What the client does when it can reach none of the known brokers. rebootstrap: it also tries the
+    addresses in bootstrap.servers again. none: it keeps trying the known brokers. Default: rebootstrap.
     """
     metadata_recovery_rebootstrap_trigger_ms: int | str
-    """With metadata.recovery.strategy=rebootstrap: if no broker has answered a metadata request for this
-    long, the client asks bootstrap.servers again. Default: 300000.
+    """With metadata.recovery.strategy=rebootstrap: after metadata requests have failed for this long, the
+    client asks bootstrap.servers again. Default: 300000.
     """
     metadata_cluster_check_enable: bool | str
-    """With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: when the client connects to a known
-    broker, it names the cluster and the node that it expects. Another broker refuses the connection, and
-    the client asks bootstrap.servers again. Default: true.
+    """With metadata.recovery.strategy=rebootstrap and Kafka 4.4 or newer: the client tells each broker which
+    cluster id and node id it expects. Another broker refuses the connection, and the client asks
+    bootstrap.servers again. Default: true.
     """
     send_buffer_bytes: int | str
-    """Size of the socket's send buffer; -1: the system decides and adapts it. Default: -1."""
+    """Size of the socket's send buffer. -1: the operating system chooses it. Default: -1."""
     receive_buffer_bytes: int | str
     """As send.buffer.bytes, for the receive buffer. Default: -1."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] | str
@@ -74,32 +72,31 @@ class ClientSettings(TypedDict, total=False):
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"] | str | None
     """How the client logs in when security.protocol is SASL_PLAINTEXT or SASL_SSL."""
     sasl_username: str | None
-    """User of PLAIN and SCRAM."""
+    """User name for PLAIN and SCRAM."""
     sasl_password: str | None
-    """Password of PLAIN and SCRAM."""
+    """Password for PLAIN and SCRAM."""
     sasl_jaas_config: str | None
-    """The credentials in Java's JAAS format: PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule or
-    Krb5LoginModule.
+    """The credentials in Java's JAAS format, with PlainLoginModule, ScramLoginModule, OAuthBearerLoginModule
+    or Krb5LoginModule.
     """
     sasl_kerberos_service_name: str | None
     """For GSSAPI: the first part of the brokers' Kerberos principals, usually kafka."""
     sasl_kerberos_principal: str | None
-    """For GSSAPI: the client's Kerberos principal. When not set, the principal of the keytab or of the ticket
-    cache.
+    """For GSSAPI: the client's Kerberos principal. When not set, that of the keytab or of the ticket cache.
     """
     sasl_kerberos_keytab: str | None
-    """For GSSAPI: the file with the client's key. Without one, also in sasl.jaas.config, tickets come from
-    kinit's cache.
+    """For GSSAPI: the file with the client's key. Without a keytab, here or in sasl.jaas.config, the client
+    uses kinit's tickets.
     """
     sasl_login_callback_handler_class: str | None
-    """For settings copied from Java; takes the class name of OAuthBearerLoginCallbackHandler only."""
+    """For settings copied from Java. Only OAuthBearerLoginCallbackHandler is accepted."""
     sasl_oauthbearer_token_provider: Callable[[], Token] | str | None
-    """A callable without arguments that returns a kadence.Token, or the text module:function, which each
-    process with a client imports. The client calls it on a helper thread for each new token.
+    """A callable without arguments that returns a kadence.Token, or its name as module:function; each process
+    with a client imports the module. The client calls it on a helper thread for each new token.
     """
     sasl_oauthbearer_token_endpoint_url: str | None
-    """The address from which the client gets tokens with OAuth client credentials: https, or on this machine
-    http.
+    """The https address from which the client gets tokens with OAuth client credentials; http only to
+    localhost.
     """
     sasl_oauthbearer_client_credentials_client_id: str | None
     """The client's id at the token endpoint."""
@@ -108,17 +105,17 @@ class ClientSettings(TypedDict, total=False):
     sasl_oauthbearer_scope: str | None
     """The OAuth scope of the tokens that the client requests."""
     sasl_oauthbearer_header_urlencode: bool | str | None
-    """Whether the client URL-encodes its id and secret, as RFC 6749 requires. By default it does not, as in
-    Java.
+    """Whether the client URL-encodes its id and secret, as RFC 6749 requires. As in Java, it does not by
+    default.
     """
     ssl_ca_location: str | None
-    """PEM file with the certificate authorities to trust. Without this and ssl.truststore.…, those of the
+    """PEM file with the certificate authorities to trust. Without any trust settings, those of the operating
     system.
     """
     ssl_certificate_location: str | None
     """PEM file of the client certificate chain."""
     ssl_key_location: str | None
-    """PEM file of the client's private key. When not set, the file of the chain has it."""
+    """PEM file of the client's private key. When not set, the chain's file must contain it."""
     ssl_key_password: str | None
     """Password of the private key."""
     ssl_truststore_type: str | None

@@ -56,7 +56,7 @@ class ShareConsumerConfig(ClientConfig):
     group_id: str | None = key(
         "string",
         None,
-        "Name of the share group, which is the queue. Required.",
+        "Required. Name of the share group, which is the queue.",
         since="KIP-932",
     )
     share_acknowledgement_mode: str = key(
@@ -70,22 +70,24 @@ class ShareConsumerConfig(ClientConfig):
     share_acquire_mode: str = key(
         "choice",
         "batch_optimized",
-        "batch_optimized: the broker hands out whole batches, so a fetch may acquire more than max.poll.records. "
-        "record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and nothing is fetched ahead.",
+        "batch_optimized: the broker delivers whole batches, so a fetch may acquire more records than "
+        "max.poll.records. record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and the "
+        "consumer fetches nothing ahead.",
         choices=("batch_optimized", "record_limit"),
         since="KIP-1206",
     )
     share_lock_renewal: bool = key(
         "bool",
         True,
-        "Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer), until "
-        "it has not polled for max.poll.interval.ms. false: once its lock has ended, a record may come again.",
+        "Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer). It"
+        " stops when the application has not polled for max.poll.interval.ms. false: once its lock has expired, a "
+        "record may be delivered again.",
         since="KIP-1222",
     )
     max_poll_interval_ms: int = key(
         "int",
         300_000,
-        "The consumer leaves the group, and renews no locks, when the application does not poll for this long.",
+        "When the application does not poll for this long, the consumer leaves the group and renews no more locks.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -95,8 +97,8 @@ class ShareConsumerConfig(ClientConfig):
     max_poll_records: int = key(
         "int",
         500,
-        "The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a fetch "
-        "acquires no more.",
+        "The most records that poll() without max_records= returns. With share.acquire.mode=record_limit, also the "
+        "most that a fetch acquires.",
         low=1,
         high=INT32_MAX,
         since="KIP-41",
@@ -113,20 +115,20 @@ class ShareConsumerConfig(ClientConfig):
     deserialization_errors: str = key(
         "choice",
         "raise",
-        "What the consumer does with a record that a deserialiser refuses. raise: poll() raises, and the consumer "
-        "releases the record; in explicit mode you may choose another acknowledgement. release: it releases the "
-        "record. reject: it rejects the record, which the broker then archives, or writes to the group's dead letter "
-        "topic. dead-letter: it writes the record to dead.letter.topic, and accepts it.",
+        "What the consumer does with a record that a deserialiser refuses. raise: poll() raises an error, and the "
+        "consumer releases the record; in explicit mode you may choose another acknowledgement. release: it "
+        "releases the record. reject: it rejects the record; the broker then archives it, or writes it to the "
+        "group's dead letter topic. dead-letter: it writes the record to dead.letter.topic, and accepts it.",
         choices=("raise", "release", "reject", "dead-letter"),
     )
     dead_letter_topic: str | None = key(
         "string",
         None,
-        "The topic to which the consumer writes bad records, with the headers that a consumer adds. It accepts a bad "
+        "The topic to which the consumer writes bad records, with the same headers as a consumer. It accepts a bad "
         "record once the broker has acknowledged its dead letter record.",
     )
     client_rack: str = key(
-        "string", "", "The rack in which this consumer runs. Kafka 4.4 makes no use of it."
+        "string", "", "The rack in which this consumer runs. Kafka 4.4 does not use it for share groups."
     )
 
     # A member of a share group is never static, and its broker alone has the times of its session and the assignor.

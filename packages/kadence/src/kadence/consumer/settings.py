@@ -25,12 +25,12 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     group_id: str | None
     """Name of the consumer group. subscribe() and commits need it."""
     group_instance_id: str | None
-    """Makes this consumer a static member: a name that it keeps when its process restarts."""
+    """Makes this consumer a static member, which the group recognises by this name after a restart."""
     group_protocol: Literal["auto", "classic", "consumer"] | str
-    """How the group rebalances. classic: a member assigns the partitions. consumer: the broker assigns them
-    (Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members, and
-    session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; else classic.
-    Default: auto.
+    """The group's rebalance protocol. classic: a member assigns the partitions. consumer: the broker assigns
+    them (Kafka 4.0 or newer). auto: consumer if the broker supports it, the group has no classic members,
+    and session.timeout.ms, heartbeat.interval.ms and partition.assignment.strategy are not set; otherwise
+    classic. Default: auto.
     """
     group_remote_assignor: str | None
     """For the KIP-848 protocol: the broker's assignor, such as uniform or range. When not set, the broker
@@ -38,91 +38,92 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     session_timeout_ms: int | str
     """The group removes a member that sends no heartbeat for this long. Classic protocol only; with KIP-848
-    the broker's group.consumer.session.timeout.ms counts, 45 s by default. Default: 10000.
+    the broker sets it (group.consumer.session.timeout.ms, 45 s by default). Default: 10000.
     """
     heartbeat_interval_ms: int | str
-    """How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker's
-    group.consumer.heartbeat.interval.ms counts, 5 s by default. Default: 3000.
+    """How often the network thread sends a heartbeat. Classic protocol only; with KIP-848 the broker sets it
+    (group.consumer.heartbeat.interval.ms, 5 s by default). Default: 3000.
     """
     max_poll_interval_ms: int | str
     """The consumer leaves the group when the application does not poll for this long; a static member's
-    partitions go to others when its session ends. With the classic protocol and with auto,
-    session.timeout.ms counts instead if that is longer. Default: 300000.
+    partitions go to others when its session ends. Unless group.protocol=consumer, session.timeout.ms
+    counts instead if it is longer. Default: 300000.
     """
     stall_report_ratio: float | str
-    """After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with
-    the line of your code that blocks the poll loop. 0: none; stalls() has the line when it leaves the
-    group. Default: 0.5.
+    """When a group member has not polled for this fraction of max.poll.interval.ms, it reports a stall: a
+    WARNING with the line of your code that blocks polling. 0: no report; stalls() has the line once the
+    member has left the group. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group
-    because of it, and when it is over. It runs on a helper thread.
+    because of it, and when the application polls again. It runs on a helper thread.
     """
     max_poll_records: Literal["auto"] | int | str
-    """The most records that one poll() without max_records= returns. -1: no limit. auto: up to 10,000, see
+    """The most records that poll() without max_records= returns. -1: no limit. auto: up to 10,000, see
     max.poll.records.ratio. Default: 500.
     """
     max_poll_arrow_bytes: int | str
-    """One poll_arrow() without max_records= ends at the latest with the record that makes its keys and values
-    this many bytes. The headers of each partition have this limit, too. A max.poll.records that is not the
-    default limits the rows, too. Default: 2097152.
+    """poll_arrow() without max_records= adds no more records once the table's keys and values have this many
+    bytes, or the headers of a partition have. A max.poll.records other than 500 limits the rows, too.
+    Default: 2097152.
     """
     max_poll_records_ratio: float | str
-    """With max.poll.records=auto: the part of max.poll.interval.ms that the records of one poll may take. The
-    consumer aims at a hundredth of it, so that records may suddenly take a hundred times longer. Sleep in
-    your loop counts as processing: set max.poll.records to a number then. Default: 0.4.
+    """With max.poll.records=auto: the fraction of max.poll.interval.ms within which the records of one poll
+    must be processed. The consumer aims at a hundredth of that time, in case records suddenly take longer.
+    If your loop sleeps, set max.poll.records to a number instead: sleep counts as processing. Default:
+    0.4.
     """
     partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
-    """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky, the
-    names of their Java classes, or objects of your own (kadence.Assignor). Default: cooperative-sticky.
+    """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky,
+    their Java class names, or objects of your own (kadence.Assignor). Default: cooperative-sticky.
     """
     enable_auto_commit: bool | str
-    """Whether the consumer commits by itself; process() always does. It commits the records of a poll only
-    once the next poll begins, or in close(). Without group.id it commits nothing. Default: true.
+    """Whether the consumer commits automatically. It commits the records of a poll only once the next poll
+    begins, or in close(). process() always commits. Without group.id nothing is committed. Default: true.
     """
     auto_commit_interval_ms: int | str
-    """How often polls, or process(), commit. The consumer also commits before it gives partitions up, and in
-    close(). Default: 5000.
+    """How often polls, or process(), commit. Automatic commits also happen before partitions are given up,
+    and in close(). Default: 5000.
     """
     auto_offset_reset: Literal["earliest", "latest", "none"] | str
-    """Where a partition starts without a committed offset, and where it goes on when its offset no longer
-    exists. by_duration:PT1H: the records since an hour ago (ISO 8601, KIP-1106). none: poll() raises an
-    error. Default: latest.
+    """Where reading starts when a partition has no committed offset, or its offset no longer exists.
+    by_duration:PT1H: at the records of an hour ago (ISO 8601, KIP-1106). none: poll() raises an error.
+    Default: latest.
     """
     allow_auto_create_topics: bool | str
     """Whether the broker may create a topic that the consumer asks for. Default: false."""
     exclude_internal_topics: bool | str
-    """Whether a re.Pattern in subscribe() leaves out Kafka's internal topics. Default: true."""
+    """Whether a re.Pattern in subscribe() does not match Kafka's internal topics. Default: true."""
     isolation_level: Literal["read_uncommitted", "read_committed"] | str
     """read_committed: the consumer returns no records of open or aborted transactions. read_uncommitted: it
-    returns these, too. Default: read_uncommitted.
+    returns them. Default: read_uncommitted.
     """
     fetch_min_bytes: int | str
-    """The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms. Default: 1.
+    """The broker delays a fetch response until it has this much data, but no longer than fetch.max.wait.ms.
+    Default: 1.
     """
     fetch_max_wait_ms: int | str
     """The longest wait for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | str
-    """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
+    """The most bytes of one fetch response. The first batch in it may be larger. Default: 52428800."""
     max_partition_fetch_bytes: int | str
-    """The most bytes of one partition in a fetch response. The response's first batch may be larger. Default:
-    2097152.
+    """The most bytes of one partition in a fetch response. The first batch in the response may be larger.
+    Default: 2097152.
     """
     buffer_memory: int | str
-    """The most memory for records that are fetched, decompressed or held for the application. A single batch
-    may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
-    max.batch.bytes. Default: 134217728.
+    """The most memory for fetched data and what is decompressed of it, until polls have returned it. A single
+    batch may exceed it; max.batch.bytes then limits what the batch decompresses to. A share consumer
+    counts fetched data only. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, and allocates no more. Default:
-    268435456.
-    """
+    """The consumer does not read a batch that would decompress to more than this. Default: 268435456."""
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""
     deserialization_errors: Literal["raise", "skip", "dead-letter"] | str
-    """What the consumer does with a record that a deserialiser refuses. raise: polls raise, or return other
-    partitions' records, until you seek past it. skip: the record is logged, counted and skipped.
-    dead-letter: the consumer writes it to dead.letter.topic. Default: raise.
+    """What the consumer does with a record that a deserialiser refuses. raise: polls raise an error, or
+    return other partitions' records, until you seek past the record. skip: it logs, counts and skips the
+    record. dead-letter: it writes the record to dead.letter.topic. With process(dead_letter=...) bad
+    records go to that topic instead. Default: raise.
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
@@ -130,12 +131,12 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     record.
     """
     interceptors: Iterable[InterceptorLike]
-    """Objects (kadence.Interceptor) that see and may change what poll(), not poll_arrow(), returns, and see
-    what is committed.
+    """Objects (kadence.Interceptor) that see and may change the records that poll() returns (not
+    poll_arrow()), and see committed offsets.
     """
     client_rack: str
-    """The rack in which this consumer runs. It then reads from replicas in the same rack where the broker
-    allows it.
+    """The rack in which this consumer runs. It reads from replicas in the same rack if the brokers are
+    configured for it.
     """
 
 
@@ -145,7 +146,9 @@ class ConsumerSettings(SettingsWithoutDeserializers, total=False):
     key_deserializer: DeserializerLike[Any] | None
     """Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or
     the name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys
-    are bytes. poll_arrow() does not call it.
+    are bytes. poll_arrow() does not use it.
     """
     value_deserializer: DeserializerLike[Any] | None
-    """Turns the bytes of values into objects, as key.deserializer does for keys."""
+    """Turns the bytes of values into objects, as key.deserializer does for keys. poll_arrow() uses it only
+    with value=.
+    """

@@ -61,7 +61,7 @@ def one_node(node: NodeMeters) -> Rows:
     yield from events("request", "requests that were sent to the broker", node.requests)
     yield from sizes("request-size", "requests to the broker", node.requests)
     yield from events("response", "answers that were read from the broker", node.incoming)
-    yield from times("request-latency", "time to an answer of the broker", node.latency)
+    yield from times("request-latency", "time from a request to the broker's response", node.latency)
 
 
 def node_tag(node_id: int) -> str:

@@ -80,34 +80,38 @@ def catalogue() -> tuple[MetricName, ...]:
 
 
 def _records(measures: Measures) -> Rows:
-    yield from amounts("record-send", "records that were sent; each sending counts", measures.sent)
-    yield from amounts("record-retry", "records that are sent again", measures.repeated)
+    yield from amounts("record-send", "records that were sent, including repetitions", measures.sent)
+    yield from amounts("record-retry", "records that are sent again after an error", measures.repeated)
     yield from amounts(
         "record-error", "records that send() accepted and that were not written", measures.failed
     )
     yield from sizes("batch-size", "batches as they were sent", measures.batches)
     yield from events(
-        "batch-split", "batches that were split, because a broker found them too large", measures.splits
+        "batch-split", "batches that were split because a broker refused them as too large", measures.splits
     )
     yield Row(
         "compression-rate-avg",
-        "The average size of a compressed batch as a share of its uncompressed size",
+        "The average size of a compressed batch divided by its uncompressed size",
         measures.compression.average,
     )
     yield from times(
-        "record-queue-time", "time that a batch waits in the client before it is sent", measures.queued_ms
+        "record-queue-time",
+        "time that a batch waits in the client before it is first sent",
+        measures.queued_ms,
     )
     yield Row(
-        "records-per-request-avg", "The average number of records in a request", measures.per_request.average
+        "records-per-request-avg",
+        "The average number of records in a Produce request",
+        measures.per_request.average,
     )
-    yield from times("request-latency", "time to the answer of a request with records", measures.latency_ms)
+    yield from times("request-latency", "time from a Produce request to its response", measures.latency_ms)
     yield from times(
         "produce-throttle-time", "time that a broker asked the client to wait", measures.throttle_ms
     )
 
 
 def _memory(measures: Measures, total: int, used: Callable[[], int], waiting: Callable[[], int]) -> Rows:
-    yield Row("buffer-total-bytes", "buffer.memory, the cap", lambda now: total)
+    yield Row("buffer-total-bytes", "The setting buffer.memory", lambda now: total)
     yield Row("buffer-available-bytes", "The free part of buffer.memory", lambda now: max(total - used(), 0))
     yield Row("waiting-threads", "Calls that wait for memory now", lambda now: waiting())
     yield Row(
@@ -120,15 +124,13 @@ def _memory(measures: Measures, total: int, used: Callable[[], int], waiting: Ca
         "Time that calls waited for memory, in ns",
         lambda now: measures.room_ms.total * NANOS,
     )
-    yield from events(
-        "buffer-exhausted", "calls for which no memory came within max.block.ms", measures.exhausted
-    )
+    yield from events("buffer-exhausted", "calls that got no memory within max.block.ms", measures.exhausted)
 
 
 def _calls(measures: Measures) -> Rows:
     yield Row(
         "metadata-wait-time-ns-total",
-        "Time that calls waited for the metadata of a topic, in ns",
+        "Time that calls waited for the metadata of topics, in ns",
         lambda now: measures.metadata_ms * NANOS,
     )
     yield Row("flush-time-ns-total", "Time spent in flush(), in ns", lambda now: measures.flush_ms * NANOS)
@@ -145,14 +147,18 @@ def _call(measures: Measures, call: str, name: str) -> Row:
 
 
 def _one_topic(topic: TopicMeasures) -> Rows:
-    yield from amounts("record-send", "records of the topic that were sent; each sending counts", topic.sent)
-    yield from amounts("record-retry", "records of the topic that are sent again", topic.repeated)
+    yield from amounts(
+        "record-send", "records of the topic that were sent, including repetitions", topic.sent
+    )
+    yield from amounts(
+        "record-retry", "records of the topic that are sent again after an error", topic.repeated
+    )
     yield from amounts(
         "record-error", "records of the topic that send() accepted and that were not written", topic.failed
     )
     yield from amounts("byte", "bytes of the topic's batches that were sent", topic.batches)
     yield Row(
         "compression-rate",
-        "The average size of a compressed batch of the topic as a share of its uncompressed size",
+        "The average size of a compressed batch of the topic divided by its uncompressed size",
         topic.compression.average,
     )

@@ -16,22 +16,23 @@ class ProducerSettings(ClientSettings, total=False):
     """The settings of a producer as its keywords: ``Producer(**settings)``."""
 
     acks: Literal["all", "-1", "1", "0"] | int | str
-    """all, -1: the broker acknowledges a record when all in-sync replicas have it. 1: when the leader has it.
-    0: the broker acknowledges nothing. With 1 and 0 enable.idempotence is false by default. Default: all.
+    """all, -1: the broker acknowledges a record once all in-sync replicas have it. 1: once the leader has it.
+    0: the broker acknowledges nothing. With 1 or 0 enable.idempotence is false by default. Default: all.
     """
     enable_idempotence: bool | str
-    """Whether brokers recognise the producer's own retries, so that these neither duplicate nor reorder
-    records. Default: true.
+    """Whether brokers recognise batches that the producer sends again, so that its retries neither duplicate
+    nor reorder records. Default: true.
     """
     compression_type: Literal["none", "gzip", "snappy", "lz4", "zstd"] | str
     """How the producer compresses batches. Default: none."""
     compression_level: int | str | None
-    """How strongly the producer compresses: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not
-    set: the codec's default.
+    """The compression level: 1 to 9 for gzip, 1 to 12 for lz4, 1 to 22 for zstd. -1 or not set: the codec's
+    default.
     """
     key_serializer: SerializerLike | None
     """Turns keys into bytes: a callable, an object with serialize(topic, headers, data), or the name of a
-    built-in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes.
+    built-in one (kadence.serializers; Java's class names work, too). When not set, keys must be bytes or
+    None.
     """
     value_serializer: SerializerLike | None
     """Turns values into bytes, as key.serializer does for keys."""
@@ -54,56 +55,57 @@ class ProducerSettings(ClientSettings, total=False):
     available_partitions) and returns a partition, or None for any. Default: murmur2_random.
     """
     partitioner_ignore_keys: bool | str
-    """Whether the producer chooses partitions as if no record had a key. Needs the default partitioner.
+    """Whether the producer chooses partitions as if no record had a key. Only with the default partitioner.
     Default: false.
     """
     partitioner_adaptive_partitioning_enable: bool | str
-    """Whether fewer of the records without a key go to partitions for which more batches wait to be sent.
+    """Whether records without a key go less often to partitions for which more batches wait to be sent.
     Default: true.
     """
     partitioner_availability_timeout_ms: int | str
-    """Records without a key avoid partitions of a broker that has taken no batch for this long although one
-    was ready. 0: no limit. It needs partitioner.adaptive.partitioning.enable. Default: 0.
+    """Records without a key avoid a broker's partitions while a batch has been ready for this long and could
+    not be sent to it. 0: they avoid none. Needs partitioner.adaptive.partitioning.enable. Default: 0.
     """
     partitioner_rack_aware: bool | str
-    """Whether records without a key go to partitions whose leader is in the rack of client.rack. If the topic
-    has no such partition, they go to any. Default: false.
+    """Whether records without a key go only to partitions whose leader is in the rack of client.rack. If the
+    topic has no such partition, they go to any. Default: false.
     """
     client_rack: str
     """The rack in which this producer runs, for partitioner.rack.aware."""
     retries: int | str
-    """The most times that the producer sends a record again after a retriable error. delivery.timeout.ms may
-    end this sooner. With 0 enable.idempotence is false by default. Default: 2147483647.
+    """How often the producer sends a record again at most after retriable errors. delivery.timeout.ms may end
+    this sooner. With 0 enable.idempotence is false by default. Default: 2147483647.
     """
     linger_ms: float | str
-    """The longest time that a batch waits for more records of its partition before the producer sends it. A
-    fraction is rounded up to whole ms. Default: 5.
+    """How long a batch waits at most for more records of its partition before the producer sends it.
+    Fractions are rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
-    """The most bytes of several records in one batch, before compression. Default: 1000000."""
+    """The most bytes of a batch with several records, before compression. Default: 1000000."""
     buffer_memory: int | str
-    """The most bytes of records that wait to be sent or acknowledged. Above it send() waits, up to
+    """The most bytes of records that wait to be sent or acknowledged. When it is full, send() waits, up to
     max.block.ms. Default: 33554432.
     """
     metadata_max_idle_ms: int | str
-    """The producer stops refreshing the metadata of a topic to which nothing was sent for this long. Default:
-    300000.
+    """The producer stops refreshing the metadata of a topic to which it has sent nothing for this long.
+    Default: 300000.
     """
     max_block_ms: int | str
-    """How long send() and calls of transactions may wait for brokers and memory. Serialisers' time does not
+    """How long send() and transaction calls may wait for brokers and memory. Serialisers' time does not
     count. Default: 60000.
     """
     max_request_size: int | str
-    """The most bytes of one record, and of several batches in one request. Default: 1048576."""
+    """The most bytes of one record, and of a request with several batches. Default: 1048576."""
     delivery_timeout_ms: int | str
-    """A record fails when the broker has not acknowledged it within this time. If it is not set, the producer
-    raises it to linger.ms plus request.timeout.ms where that is more. Default: 120000.
+    """A record fails when the broker has not acknowledged it within this time. When not set, the producer
+    raises it to linger.ms plus request.timeout.ms if that is more. Default: 120000.
     """
     max_in_flight_requests_per_connection: int | str
-    """The most Produce requests to one broker that wait for an answer. Default: 5."""
+    """The most Produce requests to one broker that await an answer; with idempotence at most 5. Default: 5.
+    """
     transactional_id: str | None
-    """Enables transactions. Give a producer the same name when it restarts: its init_transactions() makes
-    brokers refuse earlier producers of this name.
+    """Enables transactions. Give a producer the same id again when it restarts: its init_transactions() makes
+    brokers refuse earlier producers with this id.
     """
     transaction_timeout_ms: int | str
     """The brokers abort a transaction that is open for longer than this. Default: 60000."""

@@ -21,71 +21,70 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     process(). Default: 60000.
     """
     group_id: str | None
-    """Name of the share group, which is the queue. Required."""
+    """Required. Name of the share group, which is the queue."""
     share_acknowledgement_mode: Literal["implicit", "explicit"] | str
     """implicit: the next poll() or commit() accepts all records that the last poll() returned. explicit: the
     application calls acknowledge() for each record. Default: implicit.
     """
     share_acquire_mode: Literal["batch_optimized", "record_limit"] | str
-    """batch_optimized: the broker hands out whole batches, so a fetch may acquire more than max.poll.records.
-    record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and nothing is fetched
-    ahead. Default: batch_optimized.
+    """batch_optimized: the broker delivers whole batches, so a fetch may acquire more records than
+    max.poll.records. record_limit (Kafka 4.2 or newer): a fetch acquires at most max.poll.records, and the
+    consumer fetches nothing ahead. Default: batch_optimized.
     """
     share_lock_renewal: bool | str
-    """Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer),
-    until it has not polled for max.poll.interval.ms. false: once its lock has ended, a record may come
-    again. Default: true.
+    """Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer).
+    It stops when the application has not polled for max.poll.interval.ms. false: once its lock has
+    expired, a record may be delivered again. Default: true.
     """
     max_poll_interval_ms: int | str
-    """The consumer leaves the group, and renews no locks, when the application does not poll for this long.
-    Default: 300000.
+    """When the application does not poll for this long, the consumer leaves the group and renews no more
+    locks. Default: 300000.
     """
     stall_report_ratio: float | str
-    """After this part of max.poll.interval.ms without a poll a group's member reports a stall: a WARNING with
-    the line of your code that blocks the poll loop. 0: none; stalls() has the line when it leaves the
-    group. Default: 0.5.
+    """When a group member has not polled for this fraction of max.poll.interval.ms, it reports a stall: a
+    WARNING with the line of your code that blocks polling. 0: no report; stalls() has the line once the
+    member has left the group. Default: 0.5.
     """
     stall_report_callback: Callable[[Stall], object] | None
     """A callable that gets each stall (kadence.Stall) when it is reported, when the consumer leaves the group
-    because of it, and when it is over. It runs on a helper thread.
+    because of it, and when the application polls again. It runs on a helper thread.
     """
     max_poll_records: int | str
-    """The most records that one poll() without max_records= returns. With share.acquire.mode=record_limit, a
-    fetch acquires no more. Default: 500.
+    """The most records that poll() without max_records= returns. With share.acquire.mode=record_limit, also
+    the most that a fetch acquires. Default: 500.
     """
     allow_auto_create_topics: bool | str
     """Whether the broker may create a topic that the consumer asks for. Default: false."""
     fetch_min_bytes: int | str
-    """The broker waits until it has this much data to send, but no longer than fetch.max.wait.ms. Default: 1.
+    """The broker delays a fetch response until it has this much data, but no longer than fetch.max.wait.ms.
+    Default: 1.
     """
     fetch_max_wait_ms: int | str
     """The longest wait for fetch.min.bytes. Default: 500."""
     fetch_max_bytes: int | str
-    """The most bytes of one fetch response. Its first batch may be larger. Default: 52428800."""
+    """The most bytes of one fetch response. The first batch in it may be larger. Default: 52428800."""
     buffer_memory: int | str
-    """The most memory for records that are fetched, decompressed or held for the application. A single batch
-    may exceed it: one that is larger is fetched alone, and what it decompresses to is bounded by
-    max.batch.bytes. Default: 134217728.
+    """The most memory for fetched data and what is decompressed of it, until polls have returned it. A single
+    batch may exceed it; max.batch.bytes then limits what the batch decompresses to. A share consumer
+    counts fetched data only. Default: 134217728.
     """
     max_batch_bytes: int | str
-    """The consumer refuses a batch that would decompress to more than this, and allocates no more. Default:
-    268435456.
-    """
+    """The consumer does not read a batch that would decompress to more than this. Default: 268435456."""
     check_crcs: bool | str
     """Whether the consumer verifies the checksum of each batch. Default: true."""
     deserialization_errors: Literal["raise", "release", "reject", "dead-letter"] | str
-    """What the consumer does with a record that a deserialiser refuses. raise: poll() raises, and the
-    consumer releases the record; in explicit mode you may choose another acknowledgement. release: it
-    releases the record. reject: it rejects the record, which the broker then archives, or writes to the
+    """What the consumer does with a record that a deserialiser refuses. raise: poll() raises an error, and
+    the consumer releases the record; in explicit mode you may choose another acknowledgement. release: it
+    releases the record. reject: it rejects the record; the broker then archives it, or writes it to the
     group's dead letter topic. dead-letter: it writes the record to dead.letter.topic, and accepts it.
     Default: raise.
     """
     dead_letter_topic: str | None
-    """The topic to which the consumer writes bad records, with the headers that a consumer adds. It accepts a
+    """The topic to which the consumer writes bad records, with the same headers as a consumer. It accepts a
     bad record once the broker has acknowledged its dead letter record.
     """
     client_rack: str
-    """The rack in which this consumer runs. Kafka 4.4 makes no use of it."""
+    """The rack in which this consumer runs. Kafka 4.4 does not use it for share groups."""
 
 
 class ShareConsumerSettings(SettingsWithoutDeserializers, total=False):
@@ -94,7 +93,9 @@ class ShareConsumerSettings(SettingsWithoutDeserializers, total=False):
     key_deserializer: DeserializerLike[Any] | None
     """Turns the bytes of keys into objects: a callable, an object with deserialize(topic, headers, data), or
     the name of a built-in one (kadence.deserializers; Java's class names work, too). When not set, keys
-    are bytes. poll_arrow() does not call it.
+    are bytes. poll_arrow() does not use it.
     """
     value_deserializer: DeserializerLike[Any] | None
-    """Turns the bytes of values into objects, as key.deserializer does for keys."""
+    """Turns the bytes of values into objects, as key.deserializer does for keys. poll_arrow() uses it only
+    with value=.
+    """

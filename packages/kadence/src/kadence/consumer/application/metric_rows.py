@@ -77,12 +77,13 @@ def client(shared_state: SharedState) -> Rows:
 def polls(poll_measures: PollMeasures) -> Rows:
     """Of polls."""
     yield from ago("last-poll", "the last poll() began", lambda: poll_measures.last_at)
-    between = "time between the beginnings of two calls of poll()"
+    between = "time from the beginning of one poll() to that of the next"
     yield Row("time-between-poll-avg", f"The average {between}, in ms", poll_measures.polls.average)
     yield Row("time-between-poll-max", f"The longest {between}, in ms", poll_measures.polls.highest)
     yield Row(
         "poll-idle-ratio-avg",
-        "The average share of the time that poll() waits, as opposed to the application working",
+        "The time in poll() divided by itself plus the time since the previous poll() began; about 0.5 if the "
+        "application only waits",
         poll_measures.idle.average,
     )
 
@@ -137,21 +138,19 @@ def _queue(name: str, what: str, size: Callable[[], int], queue: Queue) -> Rows:
 def fetching(measures: Measures) -> Rows:
     """Rows of fetches, all topics together."""
     fetches, poll_measures = measures.fetches, measures.poll_measures
-    yield from events("fetch", "fetches that were answered", measures.fetch_ms)
-    yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
+    yield from events("fetch", "fetch requests that were answered", measures.fetch_ms)
+    yield from times("fetch-latency", "time from a fetch request to its response", measures.fetch_ms)
     yield from times(
         "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
     )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row(
         "records-per-request-avg",
-        "The average number of records in a fetch that brought some",
+        "The average number of records in a fetch response with records",
         fetches.records.average,
     )
     yield Row("records-lag-max", "The greatest lag of any partition, in offsets", fetches.lags.highest)
-    yield Row(
-        "records-lead-min", "The least distance of any partition to its beginning", fetches.leads.lowest
-    )
+    yield Row("records-lead-min", "The least lead of any partition: see records-lead", fetches.leads.lowest)
     for name, what, parts in (
         (
             "records",
@@ -160,7 +159,7 @@ def fetching(measures: Measures) -> Rows:
         ),
         (
             "bytes",
-            "bytes of fetches whose records were all returned",
+            "bytes of the fetch responses of which polls have returned all records",
             lambda: [part.bytes for part in poll_measures.topics.values()],
         ),
     ):
@@ -179,7 +178,7 @@ def fetched(topic: TopicFetches) -> Rows:
     yield from sizes("fetch-size", "fetched data of the topic", topic.bytes)
     yield Row(
         "records-per-request-avg",
-        "The average number of records in a fetch that brought some of the topic",
+        "The average number of records of the topic in a fetch response with any",
         topic.records.average,
     )
 
@@ -188,7 +187,9 @@ def taken(topic: TopicPollMeasures) -> Rows:
     """Rows of the records that poll() returned, one topic."""
     yield from amounts("records-consumed", "records of the topic that poll() returned", topic.records)
     yield from amounts(
-        "bytes-consumed", "bytes of fetches of the topic whose records were all returned", topic.bytes
+        "bytes-consumed",
+        "bytes of the topic in fetch responses of which polls have returned all its records",
+        topic.bytes,
     )
 
 
@@ -207,7 +208,7 @@ def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows
         preferred = shared_partition.preferred_replica
         return -1 if preferred is None else preferred
 
-    yield Row("records-lag", "Offsets between the position and the end of the partition", lag)
+    yield Row("records-lag", "Offsets from the position to the end of the partition", lag)
     yield Row(
         "records-lag-avg",
         "The average lag, measured when a broker reports the end",
@@ -218,10 +219,14 @@ def one_partition(shared_partition: SharedPartition, *, committed: bool) -> Rows
         "The greatest lag, measured when a broker reports the end",
         shared_partition.lags.highest,
     )
-    yield Row("records-lead", "Offsets between the beginning of the partition and the position", lead)
+    yield Row("records-lead", "Offsets from the beginning of the partition to the position", lead)
     yield Row("records-lead-avg", "The average lead, measured as the lag", shared_partition.leads.average)
     yield Row("records-lead-min", "The least lead, measured as the lag", shared_partition.leads.lowest)
-    yield Row("preferred-read-replica", "The replica that is read; -1 when it is the leader", replica)
+    yield Row(
+        "preferred-read-replica",
+        "The broker of the follower replica that is read; -1 when the leader is read",
+        replica,
+    )
 
 
 # ------------------------------------------------------------ consumer-coordinator-metrics
@@ -232,15 +237,15 @@ def membership(shared_state: SharedState) -> Rows:
     group, poll_measures = shared_state.measures.group, shared_state.measures.poll_measures
     yield Row(
         "assigned-partitions",
-        "The number of partitions that are this consumer's",
+        "The number of partitions assigned to this consumer",
         lambda now: len(shared_state.shared_partitions),
     )
     yield from heartbeats(group)
     for name, what, meter in (("join", "JoinGroup", group.joins), ("sync", "SyncGroup", group.syncs)):
         yield from events(name, f"{what} requests that were answered (classic groups)", meter)
-        yield from times(f"{name}-time", f"time to the answer of {what}", meter)
+        yield from times(f"{name}-time", f"time from a {what} request to its response", meter)
     yield from events("commit", "OffsetCommit requests that were answered", group.commits)
-    yield from times("commit-latency", "time to the answer of an OffsetCommit", group.commits)
+    yield from times("commit-latency", "time from an OffsetCommit request to its response", group.commits)
     yield from times(
         "rebalance-latency", "time of a rebalance, from its cause to the new assignment", group.rebalances
     )
@@ -268,10 +273,12 @@ def heartbeats(group: Group) -> Rows:
     yield from events("heartbeat", "heartbeats that were answered", group.heartbeats)
     yield Row(
         "heartbeat-response-time-max",
-        "The longest time to the answer of a heartbeat, in ms",
+        "The longest time from a heartbeat to its response, in ms",
         group.heartbeats.highest,
     )
-    yield from ago("last-heartbeat", "this membership's last heartbeat was sent", lambda: group.pulse.sent_at)
+    yield from ago(
+        "last-heartbeat", "the last heartbeat of the present membership was sent", lambda: group.pulse.sent_at
+    )
 
 
 # ------------------------------------------------------------ kadence-consumer-metrics
@@ -282,7 +289,8 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
-        "Memory of fetched, decompressed and decoded records; a fetch counts whole until polls have returned all of it",
+        "Memory of fetched, decompressed and decoded records; a fetch response counts in full until polls have returned "
+        "all of it",
         lambda now: shared_state.held_bytes(),
     )
     yield Row(
@@ -292,15 +300,15 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     )
     yield Row(
         "buffer-exceeded-total",
-        "How often one batch, as fetched or decompressed, exceeded buffer.memory",
+        "How often one large batch, fetched or decompressed, took the memory above buffer.memory",
         lambda now: measures.books.exceeded + poll_measures.exceeded,
     )
     yield Row(
         "buffer-oversized-total",
-        "Answers of brokers with more bytes of records than the fetch asked for",
+        "Fetch responses with more bytes of records than the request allowed",
         lambda now: measures.books.oversized,
     )
-    yield Row("buffer-memory-bytes", "buffer.memory, the cap", lambda now: buffer_memory)
+    yield Row("buffer-memory-bytes", "The setting buffer.memory", lambda now: buffer_memory)
     yield Row("batches-decompressed-total", "Decompressed batches", lambda now: poll_measures.unpackings)
     yield Row(
         "decompressed-bytes-total",
@@ -308,10 +316,14 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
         lambda now: poll_measures.unpacked_bytes,
     )
     yield from lateness(shared_state)
-    yield Row("records-skipped-total", "Skipped bad records", skipped)
+    yield Row(
+        "records-skipped-total",
+        "Bad records skipped by deserialization.errors=skip",
+        skipped,
+    )
     yield Row(
         "records-dead-lettered-total",
-        "Bad records of polls written to the dead letter topic; for process see work-dead-letters-total",
+        "Bad records that polls wrote to the dead letter topic; for process see work-dead-letters-total",
         dead_lettered,
     )
 
@@ -321,17 +333,17 @@ def lateness(client_state: ClientState) -> Rows:
     lateness = client_state.lateness
     yield Row(
         "network-thread-lateness",
-        "How late the network thread's latest turn began, in ms: by a held interpreter or a paused machine",
+        "How late the network thread last began its work, in ms: other code held the interpreter, or the machine was paused",
         lambda now: lateness.last_ms,
     )
     yield Row(
         "network-thread-lateness-max",
-        "How late the network thread's turns were at most, in ms",
+        "How late the network thread began its work at most, in ms",
         lambda now: 0 if isnan(longest := lateness.turns.highest(now)) else longest,
     )
     yield Row(
         "fallback-heartbeats-total",
-        "Heartbeats that the native heartbeat sent because the network thread could not",
+        "Heartbeats that native code sent because the network thread could not run in time",
         lambda now: lateness.fallback_heartbeats,
     )
     yield Row(
@@ -345,7 +357,7 @@ def stalls(stalls: Read) -> Rows:
     """Rows of the poll timer."""
     yield Row(
         "stalls-total",
-        "Reports that the application has not polled for too long (stall.report.ratio)",
+        "Stalls: how often the application did not poll for too long (stall.report.ratio)",
         stalls,
     )
 
@@ -356,22 +368,22 @@ def work(meters: Meters) -> Rows:
     def look(name: str, what: str, read: Callable[[Now], float]) -> Row:
         return Row(name, what, lambda now: read(meters.at(now)))
 
-    yield look("work-running", "Records that a handler has now", lambda at: at.running)
+    yield look("work-running", "Records in a handler now", lambda at: at.running)
     yield look("work-waiting", "Records that wait for a worker", lambda at: at.waiting)
     yield look("work-retrying", "Records that wait for their next attempt", lambda at: at.retrying)
     yield look(
         "work-oldest-seconds",
-        "How long the longest-running record has run; 0 when none runs",
+        "For how many seconds the longest-running handler has had its record; 0 when none runs",
         lambda at: at.oldest_ms / 1000,
     )
     yield look(
         "work-overdue",
-        "Records that have run longer than the timeout of process()",
+        "Records in a handler for longer than the timeout of process()",
         lambda at: at.overdue,
     )
     yield look(
         "work-paused",
-        "Partitions paused because too many of their records wait",
+        "Partitions that process has paused because too many of their records wait",
         lambda at: at.paused,
     )
     yield look(
@@ -381,7 +393,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-key-waiting-max",
-        "The most records of one key (order='partition': of one partition) that wait for a record before them",
+        "The most records of one key (order='partition': of one partition) that wait for an earlier record",
         lambda at: at.key_waiting,
     )
     yield look(
@@ -398,7 +410,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-already-done-total",
-        "Records read again after a restart or rebalance, and skipped because they were done",
+        "Records that came again after a restart or rebalance, and were skipped because they had been done",
         lambda at: at.totals.already_done,
     )
 
@@ -407,7 +419,7 @@ def frontier(meters: Meters, partition: TopicPartition) -> Rows:
     """Rows of `Consumer.process`, one assigned partition."""
     yield Row(
         "work-frontier-lag",
-        "Number of records from the lowest one that is not done to the highest one that was read",
+        "Number of records from the first that is not done to the last that was read",
         lambda now: meters.at(now).frontier_lags.get(partition, 0),
     )
 
@@ -421,10 +433,14 @@ def frontier(meters: Meters, partition: TopicPartition) -> Rows:
 
     yield Row(
         "work-stuck-offset",
-        "The offset of the record that runs and holds up the committed offset; -1 when none does",
+        "The offset of the record in a handler that holds up the committed offset; -1 when none does",
         stuck,
     )
-    yield Row("work-stuck-seconds", "How long that record has been worked on, over all attempts", seconds)
+    yield Row(
+        "work-stuck-seconds",
+        "Seconds since the first attempt at that record began",
+        seconds,
+    )
 
 
 def unfetched(shared_partition: SharedPartition) -> Rows:
@@ -447,18 +463,18 @@ def unfetched(shared_partition: SharedPartition) -> Rows:
 
     yield Row(
         "not-fetched-seconds",
-        "For how many seconds the partition has not been fetched; 0 when it is fetched, paused, buffered, or read to "
-        "its range's end",
+        "For how many seconds the partition has not been fetched; 0 when it is fetched, or need not be: paused, "
+        "buffered, or its range read",
         seconds,
     )
     yield Row(
         "records-behind-open-transactions",
-        "Offsets from the last stable offset to the end, which a read_committed consumer does not get yet",
+        "Offsets from the last stable offset to the end, which read_committed consumers do not get yet",
         unstable,
     )
     yield Row(
         "polls-raised",
-        "How many polls in a row raised because of the partition's next record; 0 once the position has moved",
+        "How many polls in a row have raised because of the partition's next record; 0 once the position has moved",
         raised,
     )
 
@@ -472,7 +488,7 @@ def one_reason(shared_state: SharedState, reason: NotFetchedReason) -> Rows:
 
     yield Row(
         "partitions-not-fetched",
-        "Partitions that are not fetched for the reason (see not_fetched())",
+        "Partitions that are not fetched for this reason, which not_fetched() explains",
         count,
     )
 
@@ -481,6 +497,6 @@ def one_cause(measures: Measures, cause: str) -> Rows:
     """Rows of one cause of rebalances."""
     yield Row(
         "rebalance-cause-total",
-        "Rebalances that had the cause",
+        "Rebalances with this cause",
         lambda now: measures.group.causes.get(cause, 0),
     )

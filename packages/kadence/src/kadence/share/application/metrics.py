@@ -80,19 +80,19 @@ def _membership(shared_state: ShareState) -> Rows:
 
 def _fetching(measures: ShareMeasures) -> Rows:
     fetches, polled = measures.fetches, measures.poll_measures
-    yield from events("fetch", "fetches that were answered", measures.fetch_ms)
-    yield from times("fetch-latency", "time to the answer of a fetch", measures.fetch_ms)
+    yield from events("fetch", "fetch requests that were answered", measures.fetch_ms)
+    yield from times("fetch-latency", "time from a fetch request to its response", measures.fetch_ms)
     yield from times(
         "fetch-throttle-time", "time that a broker asked the client to wait", fetches.throttle_ms
     )
     yield from sizes("fetch-size", "fetched data", fetches.bytes)
     yield Row(
         "records-per-request-avg",
-        "The average number of records in a fetch that brought some",
+        "The average number of records in a fetch response with records",
         fetches.records.average,
     )
-    yield Row("records-per-request-max", "The most records in a fetch", fetches.records.highest)
-    yield from amounts("bytes-consumed", "bytes that fetches brought", fetches.bytes)
+    yield Row("records-per-request-max", "The most records in a fetch response", fetches.records.highest)
+    yield from amounts("bytes-consumed", "bytes of records in fetch responses", fetches.bytes)
 
     def parts() -> list[Tally]:
         return [part.records for part in polled.topics.values()]
@@ -119,33 +119,35 @@ def _taken(topic: TopicPollMeasures) -> Rows:
 
 def _own(shared_state: ShareState, core: ShareCore | None) -> Rows:
     measures = shared_state.measures
-    yield Row("buffer-held-bytes", "Memory that fetched bytes take", lambda now: float(measures.held_bytes()))
+    yield Row("buffer-held-bytes", "Memory of fetched data", lambda now: float(measures.held_bytes()))
     yield Row(
         "records-held",
         "Acquired offsets that are not acknowledged: buffered, or held by the application",
         lambda now: float(measures.held()),
     )
-    yield from times("acknowledge-latency", "time to the answer of ShareAcknowledge", measures.acknowledge_ms)
-    yield from amounts("locks-renewed", "locks of records that were renewed", measures.renewed)
+    yield from times(
+        "acknowledge-latency", "time from a ShareAcknowledge request to its response", measures.acknowledge_ms
+    )
+    yield from amounts("locks-renewed", "renewed locks of records", measures.renewed)
     yield from amounts(
         "acknowledgements-void",
-        "records whose acknowledgement came too late: the lock had ended, or its connection or leader was lost",
+        "records whose acknowledgement came too late: the lock had expired, or the connection or the leader was lost",
         measures.void,
     )
     yield Row(
         "records-dropped-total",
-        "Records whose lock ended while they were buffered",
+        "Records whose lock expired while they were buffered in the consumer",
         lambda now: measures.dropped,
     )
     yield from metric_rows.lateness(shared_state)
     yield Row(
         "records-skipped-total",
-        "Bad records that polls, not process, released or rejected without asking the application: at each delivery",
+        "Bad records that polls (not process) released or rejected by deserialization.errors; each delivery counts",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.skipped,
     )
     yield Row(
         "records-dead-lettered-total",
-        "Bad records of polls written to the dead letter topic; for process see work-dead-letters-total",
+        "Bad records that polls wrote to the dead letter topic; for process see work-dead-letters-total",
         lambda now: 0 if core is None or core.buffer.decoding is None else core.buffer.decoding.dead_lettered,
     )
     yield from metric_rows.stalls(lambda now: 0 if core is None else core.stalls.count)
