@@ -508,7 +508,7 @@ def _named_briefly(known: Sequence[str], title: str, sections: Mapping[str, Sequ
 PLAIN: Final = re.compile(
     r"\| `(?:time-between-network-thread|unsent-requests|\w+-event-|network-io|select|io-|connection|\w+-byte-"
     r"|request-(?:rate|size)|response|(?:\w+-)?(?:re)?authentication|join|sync|partition-\w+-latency|txn|flush"
-    r"|commit-sync|committed)"
+    r"|commit-sync|committed|commit-rate|heartbeat-r|fetch-(?:rate|throttle)|produce-throttle|rebalance-rate)"
 )
 """Rows of Java's metrics whose names say enough: the page only names them. `MetricName.description` has the rest."""
 

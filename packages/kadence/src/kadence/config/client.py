@@ -51,8 +51,8 @@ class ClientConfig:
     bootstrap_servers: tuple[str, ...] = key(
         "list",
         (),
-        "Required. Addresses (host:port) of some brokers, from which the client learns all others; comma-separated "
-        "or a list. If a name has several addresses, the client tries one after the other.",
+        "Required. Addresses (host:port) of brokers, from which the client learns all others; comma-separated or a "
+        "list. If a name has several addresses, the client tries one after the other.",
     )
     bootstrap_resolve_timeout_ms: int = key(
         "int",
@@ -70,8 +70,8 @@ class ClientConfig:
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long the client waits at most for the response to a request. It waits longer for Fetch, ShareFetch, "
-        "JoinGroup and SyncGroup, which brokers may delay.",
+        "How long the client waits at most for the response to a request; longer for Fetch, ShareFetch, JoinGroup "
+        "and SyncGroup.",
         low=1,
         high=INT32_MAX,
     )
@@ -198,8 +198,8 @@ class ClientConfig:
     sasl_oauthbearer_token_provider: Callable[[], Token] | None = key(
         "function",
         None,
-        "A callable without arguments that returns a kadence.Token, or its name as module:function; each process "
-        "with a client imports the module. The client calls it on a helper thread for each new token.",
+        "A callable without arguments that returns a kadence.Token, or its name as module:function. The client "
+        "calls it on a helper thread for each new token.",
     )
     sasl_oauthbearer_token_endpoint_url: str | None = key(
         "string",

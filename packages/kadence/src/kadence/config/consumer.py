@@ -72,8 +72,8 @@ class ConsumerConfig(ClientConfig):
         "int",
         300_000,
         "The consumer leaves the group when the application does not poll for this long; a static member's "
-        "partitions go to others when its session ends. Unless group.protocol=consumer, session.timeout.ms counts "
-        "instead if it is longer.",
+        "partitions go to others when its session ends. Unless group.protocol=consumer, a longer session.timeout.ms"
+        " counts instead.",
         low=1,
         high=INT32_MAX,
         since="KIP-62",
@@ -113,8 +113,8 @@ class ConsumerConfig(ClientConfig):
         "float",
         0.4,
         "With max.poll.records=auto: the fraction of max.poll.interval.ms within which the records of one poll must"
-        " be processed. The consumer aims at a hundredth of that time, in case records suddenly take longer. If "
-        "your loop sleeps, set max.poll.records to a number instead: sleep counts as processing.",
+        " be processed. The consumer aims at a hundredth of that time. Sleep counts as processing: if your loop "
+        "sleeps, set max.poll.records to a number.",
         low=0.001,
         high=1,
     )
@@ -219,8 +219,7 @@ class ConsumerConfig(ClientConfig):
         "string",
         None,
         "The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's "
-        "origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter "
-        "record.",
+        "origin and the error. A bad record counts as processed once its dead letter record is acknowledged.",
     )
     interceptors: tuple[Any, ...] = key(
         "objects",

@@ -15,8 +15,8 @@ class ClientSettings(TypedDict, total=False):
     """The settings that every client has."""
 
     bootstrap_servers: str | Iterable[str]
-    """Required. Addresses (host:port) of some brokers, from which the client learns all others;
-    comma-separated or a list. If a name has several addresses, the client tries one after the other.
+    """Required. Addresses (host:port) of brokers, from which the client learns all others; comma-separated or
+    a list. If a name has several addresses, the client tries one after the other.
     """
     bootstrap_resolve_timeout_ms: int | str
     """If no name in bootstrap.servers can be resolved within this time of the first look-up, calls raise
@@ -26,8 +26,8 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long the client waits at most for the response to a request. It waits longer for Fetch, ShareFetch,
-    JoinGroup and SyncGroup, which brokers may delay. Default: 30000.
+    """How long the client waits at most for the response to a request; longer for Fetch, ShareFetch,
+    JoinGroup and SyncGroup. Default: 30000.
     """
     retry_backoff_ms: int | str
     """How long the client usually waits before it repeats a failed request for the first time; at most
@@ -91,8 +91,8 @@ class ClientSettings(TypedDict, total=False):
     sasl_login_callback_handler_class: str | None
     """For settings copied from Java. Only OAuthBearerLoginCallbackHandler is accepted."""
     sasl_oauthbearer_token_provider: Callable[[], Token] | str | None
-    """A callable without arguments that returns a kadence.Token, or its name as module:function; each process
-    with a client imports the module. The client calls it on a helper thread for each new token.
+    """A callable without arguments that returns a kadence.Token, or its name as module:function. The client
+    calls it on a helper thread for each new token.
     """
     sasl_oauthbearer_token_endpoint_url: str | None
     """The https address from which the client gets tokens with OAuth client credentials; http only to

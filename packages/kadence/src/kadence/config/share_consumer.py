@@ -79,9 +79,9 @@ class ShareConsumerConfig(ClientConfig):
     share_lock_renewal: bool = key(
         "bool",
         True,
-        "Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer). It"
-        " stops when the application has not polled for max.poll.interval.ms. false: once its lock has expired, a "
-        "record may be delivered again.",
+        "Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer), "
+        "while the application polls within max.poll.interval.ms. false: once its lock has expired, a record may be"
+        " delivered again.",
         since="KIP-1222",
     )
     max_poll_interval_ms: int = key(
@@ -125,7 +125,7 @@ class ShareConsumerConfig(ClientConfig):
         "string",
         None,
         "The topic to which the consumer writes bad records, with the same headers as a consumer. It accepts a bad "
-        "record once the broker has acknowledged its dead letter record.",
+        "record once its dead letter record is acknowledged.",
     )
     client_rack: str = key(
         "string", "", "The rack in which this consumer runs. Kafka 4.4 does not use it for share groups."

@@ -46,8 +46,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     max_poll_interval_ms: int | str
     """The consumer leaves the group when the application does not poll for this long; a static member's
-    partitions go to others when its session ends. Unless group.protocol=consumer, session.timeout.ms
-    counts instead if it is longer. Default: 300000.
+    partitions go to others when its session ends. Unless group.protocol=consumer, a longer
+    session.timeout.ms counts instead. Default: 300000.
     """
     stall_report_ratio: float | str
     """When a group member has not polled for this fraction of max.poll.interval.ms, it reports a stall: a
@@ -69,9 +69,8 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     max_poll_records_ratio: float | str
     """With max.poll.records=auto: the fraction of max.poll.interval.ms within which the records of one poll
-    must be processed. The consumer aims at a hundredth of that time, in case records suddenly take longer.
-    If your loop sleeps, set max.poll.records to a number instead: sleep counts as processing. Default:
-    0.4.
+    must be processed. The consumer aims at a hundredth of that time. Sleep counts as processing: if your
+    loop sleeps, set max.poll.records to a number. Default: 0.4.
     """
     partition_assignment_strategy: str | Assignor | Iterable[str | Assignor]
     """Classic protocol: assignors in order of preference. range, roundrobin, sticky, cooperative-sticky,
@@ -127,8 +126,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records. It adds headers kadence.error.… with the record's
-    origin and the error. A bad record counts as processed once the broker has acknowledged its dead letter
-    record.
+    origin and the error. A bad record counts as processed once its dead letter record is acknowledged.
     """
     interceptors: Iterable[InterceptorLike]
     """Objects (kadence.Interceptor) that see and may change the records that poll() returns (not

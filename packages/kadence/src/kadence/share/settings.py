@@ -32,9 +32,9 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     consumer fetches nothing ahead. Default: batch_optimized.
     """
     share_lock_renewal: bool | str
-    """Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer).
-    It stops when the application has not polled for max.poll.interval.ms. false: once its lock has
-    expired, a record may be delivered again. Default: true.
+    """Whether the network thread renews the locks of records that the application holds (Kafka 4.2 or newer),
+    while the application polls within max.poll.interval.ms. false: once its lock has expired, a record may
+    be delivered again. Default: true.
     """
     max_poll_interval_ms: int | str
     """When the application does not poll for this long, the consumer leaves the group and renews no more
@@ -81,7 +81,7 @@ class SettingsWithoutDeserializers(ClientSettings, total=False):
     """
     dead_letter_topic: str | None
     """The topic to which the consumer writes bad records, with the same headers as a consumer. It accepts a
-    bad record once the broker has acknowledged its dead letter record.
+    bad record once its dead letter record is acknowledged.
     """
     client_rack: str
     """The rack in which this consumer runs. Kafka 4.4 does not use it for share groups."""

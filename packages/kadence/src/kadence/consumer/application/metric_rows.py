@@ -398,7 +398,7 @@ def work(meters: Meters) -> Rows:
     )
     yield look(
         "work-done-total",
-        "Records that are done: handled, skipped, or written to the retry or dead letter topic",
+        "Records that are done: handled, skipped, rejected, or written to the retry or dead letter topic",
         lambda at: at.totals.done,
     )
     yield look("work-attempts-failed-total", "Attempts that failed", lambda at: at.totals.failed)
