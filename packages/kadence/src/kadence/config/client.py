@@ -70,8 +70,8 @@ class ClientConfig:
     request_timeout_ms: int = key(
         "int",
         30_000,
-        "How long the client waits at most for the response to a request; longer for Fetch, ShareFetch, JoinGroup "
-        "and SyncGroup.",
+        "How long the client waits for the response to a request; longer for Fetch, ShareFetch, JoinGroup and "
+        "SyncGroup.",
         low=1,
         high=INT32_MAX,
     )
@@ -93,7 +93,7 @@ class ClientConfig:
     reconnect_backoff_ms: int = key(
         "int",
         50,
-        "How long the client waits before it tries for the first time again to connect to a broker.",
+        "How long the client waits before it first tries again to connect to a broker.",
         low=0,
     )
     reconnect_backoff_max_ms: int = key(

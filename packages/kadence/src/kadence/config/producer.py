@@ -113,7 +113,7 @@ class ProducerConfig(ClientConfig):
     retries: int = key(
         "int",
         INT32_MAX,
-        "How often the producer sends a record again at most after retriable errors. delivery.timeout.ms may end "
+        "The most times that the producer sends a record again after retriable errors. delivery.timeout.ms may end "
         "this sooner. With 0 enable.idempotence is false by default.",
         low=0,
         high=INT32_MAX,
@@ -121,8 +121,8 @@ class ProducerConfig(ClientConfig):
     linger_ms: int = key(
         "number",
         5,
-        "How long a batch waits at most for more records of its partition before the producer sends it. Fractions "
-        "are rounded up to whole ms.",
+        "The longest time that a batch waits for more records of its partition before the producer sends it. "
+        "Fractions are rounded up to whole ms.",
         low=0,
     )
     batch_size: int = key(

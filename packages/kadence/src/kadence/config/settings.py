@@ -26,8 +26,8 @@ class ClientSettings(TypedDict, total=False):
     client_id: str
     """The client's name in the brokers' logs and quotas; generated when empty."""
     request_timeout_ms: int | str
-    """How long the client waits at most for the response to a request; longer for Fetch, ShareFetch,
-    JoinGroup and SyncGroup. Default: 30000.
+    """How long the client waits for the response to a request; longer for Fetch, ShareFetch, JoinGroup and
+    SyncGroup. Default: 30000.
     """
     retry_backoff_ms: int | str
     """How long the client usually waits before it repeats a failed request for the first time; at most
@@ -38,8 +38,7 @@ class ClientSettings(TypedDict, total=False):
     up to 20 %. Default: 1000.
     """
     reconnect_backoff_ms: int | str
-    """How long the client waits before it tries for the first time again to connect to a broker. Default: 50.
-    """
+    """How long the client waits before it first tries again to connect to a broker. Default: 50."""
     reconnect_backoff_max_ms: int | str
     """As retry.backoff.max.ms, for connection attempts; at least reconnect.backoff.ms. Default: 1000."""
     socket_connection_setup_timeout_ms: int | str

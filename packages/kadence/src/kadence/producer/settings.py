@@ -73,11 +73,11 @@ class ProducerSettings(ClientSettings, total=False):
     client_rack: str
     """The rack in which this producer runs, for partitioner.rack.aware."""
     retries: int | str
-    """How often the producer sends a record again at most after retriable errors. delivery.timeout.ms may end
-    this sooner. With 0 enable.idempotence is false by default. Default: 2147483647.
+    """The most times that the producer sends a record again after retriable errors. delivery.timeout.ms may
+    end this sooner. With 0 enable.idempotence is false by default. Default: 2147483647.
     """
     linger_ms: float | str
-    """How long a batch waits at most for more records of its partition before the producer sends it.
+    """The longest time that a batch waits for more records of its partition before the producer sends it.
     Fractions are rounded up to whole ms. Default: 5.
     """
     batch_size: int | str
