@@ -289,8 +289,8 @@ def own(shared_state: SharedState, buffer_memory: int, skipped: Read, dead_lette
     measures, poll_measures = shared_state.measures, shared_state.measures.poll_measures
     yield Row(
         "buffer-held-bytes",
-        "Memory of fetched, decompressed and decoded records; a fetch response counts in full until polls have returned "
-        "all of it",
+        "Memory of fetched, decompressed and decoded records; a fetch response counts in full until polls have "
+        "returned all of it",
         lambda now: shared_state.held_bytes(),
     )
     yield Row(
@@ -333,7 +333,8 @@ def lateness(client_state: ClientState) -> Rows:
     lateness = client_state.lateness
     yield Row(
         "network-thread-lateness",
-        "How late the network thread last began its work, in ms: other code held the interpreter, or the machine was paused",
+        "How late the network thread last began its work, in ms: other code held the interpreter, or the machine was "
+        "paused",
         lambda now: lateness.last_ms,
     )
     yield Row(
