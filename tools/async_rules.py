@@ -15,9 +15,9 @@ __all__ = ["ADMIN", "CONSUMER", "PRODUCER", "SHARE_CONSUMER", "TWINS"]
 _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
     A network thread of the client's own talks to the brokers. So a consumer whose loop is blocked keeps
-    its membership for up to max.poll.interval.ms, and no call below blocks the loop; there is no thread pool.
-    One task polls; others may commit, seek or close meanwhile. Rebalances go on in the background; their callbacks run
-    inside `poll`, `unsubscribe` and `close`, and they and commit callbacks may be coroutine functions.
+    its membership for up to max.poll.interval.ms, and no call below waits for brokers on the loop's thread.
+    One task polls; others may commit, seek or close meanwhile. Rebalances take place in the background; their callbacks
+    run inside `poll`, `unsubscribe` and `close`. They and commit callbacks may be coroutine functions.
     Cancelling an await loses no record, and commits nothing that was not returned.
 
     Args:
@@ -30,7 +30,8 @@ _CONSUMER: Final = '''"""`Consumer` for asyncio: the same calls, awaited. It bel
         ConfigError: a key is unknown, a value is not allowed, or two values contradict each other.
         RuntimeError: no event loop is running.
 
-    Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
+    Delivery is at least once by default: auto-commit does not commit the records of a poll before the next poll or
+    `close`.
     """'''
 
 CONSUMER: Final = Rules(
@@ -65,24 +66,25 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
             "listener: called when partitions are assigned and revoked; its methods may be coroutine functions.\n"
             "                None removes the listener of an earlier call."
         ),
-        "callback: runs as ``callback(offsets, error)`` inside a later call of this consumer, in the order of the\n"
-        "                commits.": (
+        "callback: runs as ``callback(offsets, error)`` inside a later `poll`, `commit`, `unsubscribe` or `close`, in\n"
+        "                the order of the commits. ``error`` is None if the commit succeeded.": (
             "callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later\n"
-            "                call of this consumer, in the order of the commits."
+            "                `poll`, `commit`, `unsubscribe` or `close`, in the order of the commits. ``error`` is None\n"
+            "                if the commit succeeded."
         ),
     },
 )
 
 _SHARE_CONSUMER: Final = '''"""`ShareConsumer` for asyncio: the same calls, awaited. It belongs to its event loop.
 
-    **Leaving an ``async with`` block releases what was returned and not acknowledged, with an exception and without
-    one.** With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last
-    poll returned; so after the last loop await `commit` if its records are done. With ``explicit`` call `acknowledge`
-    for each record.
+    **Leaving an ``async with`` block releases what was returned and not acknowledged, with or without an exception.**
+    With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last poll
+    returned; so after the last loop await `commit` if its records are done. With ``explicit`` call `acknowledge` for
+    each record.
 
     A network thread of the client's own talks to the brokers, and renews the locks of what your code holds; no call
-    below blocks the loop. One task polls; others may acknowledge or commit meanwhile. Cancelling an await loses no
-    record. The acknowledgement callback may be a coroutine function.
+    below waits for brokers on the loop's thread. One task polls; others may acknowledge or commit meanwhile. Cancelling
+    an await loses no record. The acknowledgement callback may be a coroutine function.
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "jobs"}``.
@@ -128,9 +130,9 @@ Generated from share_consumer.py by tools/generate.py; do not edit. The rules ar
 
 _PRODUCER: Final = '''"""`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
-    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has not handed over its record. One that
-    returned has, and cancelling the await of its future does not stop the record from being sent.
+    A network thread of the client's own talks to the brokers, and no call below waits for them on the loop's thread.
+    Any number of tasks may share one producer. If ``send()`` is cancelled, its record is not sent. Cancelling the await
+    of its future does not stop the record from being sent.
 
     Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
     in Kafka's Java client, so producers of any language agree.
@@ -185,8 +187,8 @@ Generated from producer.py by tools/generate.py; do not edit. The rules are in t
 
 _ADMIN: Final = '''"""`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    A network thread of the client's own talks to the brokers, and no call blocks the loop; there is no thread pool. Any
-    number of tasks may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
+    A network thread of the client's own talks to the brokers, and no call blocks the loop. Any number of tasks
+    may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
     (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such as a controller or
     coordinator that moved, or a broker that is down. If a call is for several items and some of them fail, it raises
     the first error, with a note for each other failed item; with ``raise_errors=False`` it returns the `Outcomes`,

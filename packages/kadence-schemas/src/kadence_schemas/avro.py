@@ -40,7 +40,7 @@ Read = Callable[[bytes, int], Any]
 class AvroSerializer:
     """Writes values as Avro, with the id of their schema before them (Confluent's wire format).
 
-    It is given as ``value_serializer=`` of a producer. The first record of a topic registers the schema.
+    Give it to a producer as ``value_serializer=``. By default the first record of a topic registers the schema.
 
     Args:
         registry: a client, which many serialisers may share.
@@ -126,7 +126,7 @@ class AvroSerializer:
 class AvroDeserializer:
     """Reads values that are Avro with the id of their schema before them (Confluent's wire format).
 
-    It is given as ``value_deserializer=`` of a consumer. Each schema is requested once. A value that names an unknown
+    Give it to a consumer as ``value_deserializer=``. A value that names an unknown
     schema, or does not match it, is bad (``deserialization.errors``). If the registry does not answer, no value is bad:
     the poll raises, and the next one tries again.
 

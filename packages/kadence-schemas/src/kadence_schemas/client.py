@@ -62,8 +62,8 @@ _Resolved: TypeAlias = "tuple[Wanted, str]"
 class SchemaRegistryClient:
     """A client of a schema registry, for any number of threads, and for all serialisers and deserialisers.
 
-    It requests the schema of an id once, and threads that need the same one wait for one request. It remembers for a
-    minute that an id has no schema. A failed request is repeated, at the next address if there are several.
+    It remembers schemas, and threads that need the same one wait for one request. It remembers for a minute that an id
+    has no schema. A failed request is repeated, at the next address if there are several.
 
     Args:
         config: an address, a list of addresses, or a mapping of the keys below, with or without ``schema.registry.``
@@ -165,7 +165,7 @@ class SchemaRegistryClient:
     # ------------------------------------------------------------ changes
 
     def register_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register a schema as a version of a subject, unless it is one already; one request for each.
+        """Register a schema as a version of a subject, unless it is one already. The client remembers the result.
 
         Args:
             normalize: whether the registry normalises schemas, so that equivalent ones are the same.
@@ -184,10 +184,10 @@ class SchemaRegistryClient:
         return self._registered.one((subject, _checked(schema), normalize), self._register)
 
     def lookup_schema(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """The version of a subject that a schema is; one request for each.
+        """The version of a subject that has this schema. The client remembers the result.
 
         Raises:
-            SchemaNotFoundError: it is not a version of it. ConfigError: it is not a `Schema`.
+            SchemaNotFoundError: no version of the subject has it. ConfigError: it is not a `Schema`.
         """
         return self._looked_up.one((subject, _checked(schema), normalize), self._look_up)
 
@@ -210,15 +210,15 @@ class SchemaRegistryClient:
         return self._numbers(found)
 
     def get_compatibility(self, subject: str | None = None) -> str:
-        """The changes of a schema that a subject allows, such as ``BACKWARD`` or ``NONE``.
+        """The compatibility level of a subject, such as ``BACKWARD`` or ``NONE``.
 
-        Without a subject: the default.
+        The default, without a subject or if the subject has no level of its own.
         """
         path = "/config" if subject is None else f"/config/{self._quoted(subject)}?defaultToGlobal=true"
         return str(self._object(self._http.ask(path)).get("compatibilityLevel"))
 
     def set_compatibility(self, level: str, subject: str | None = None) -> None:
-        """Set the changes of a schema that a subject allows; None: for all subjects without a level of their own.
+        """Set the compatibility level of a subject; None: of all subjects without a level of their own.
 
         Raises:
             SchemaRefusedError: there is no such level.

@@ -36,7 +36,7 @@ _TOO_MANY_STEPS: Final = (
 class JsonSchemaSerializer:
     """Writes values as JSON, with the id of their JSON Schema before them (Confluent's wire format).
 
-    It is given as ``value_serializer=`` of a producer. The first record of a topic registers the schema.
+    Give it to a producer as ``value_serializer=``. By default the first record of a topic registers the schema.
 
     Args:
         registry: a client, which many serialisers may share.
@@ -112,7 +112,7 @@ class JsonSchemaSerializer:
 class JsonSchemaDeserializer:
     """Reads values that are JSON with the id of their JSON Schema before them (Confluent's wire format).
 
-    It is given as ``value_deserializer=`` of a consumer.
+    Give it to a consumer as ``value_deserializer=``.
 
     Args:
         registry: a client, which many deserialisers may share. It may be None if ``schema`` is given, or ``validate``

@@ -35,8 +35,8 @@ Headers = Any
 class ProtobufSerializer:
     """Writes Protobuf messages, with the id of their schema before them (Confluent's wire format).
 
-    It is given as ``value_serializer=`` of a producer. The first record of a topic registers the message's file, and
-    those that it imports.
+    Give it to a producer as ``value_serializer=``. By default the first record of a topic registers the message's file,
+    and those that it imports.
 
     Args:
         registry: a client, which many serialisers may share.
@@ -123,7 +123,7 @@ class ProtobufSerializer:
 class ProtobufDeserializer(Generic[M]):
     """Reads Protobuf messages with the id of their schema before them (Confluent's wire format).
 
-    It is given as ``value_deserializer=`` of a consumer.
+    Give it to a consumer as ``value_deserializer=``.
 
     Args:
         registry: a client, which many deserialisers may share. It may be None if ``message_type`` is given.

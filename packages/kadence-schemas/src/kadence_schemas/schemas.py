@@ -17,7 +17,7 @@ class SchemaReference:
     """Another schema that a schema needs.
 
     Attributes:
-        name: its name in the schema: the full name of an Avro type, the file that a Protobuf file imports, the
+        name: what the schema calls it: the full name of an Avro type, the file that a Protobuf file imports, the
             address in a ``$ref`` of a JSON Schema.
         subject: its subject. version: its version in that subject.
     """

@@ -41,11 +41,11 @@ def stop_on_signals(
 ) -> StopOnSignals:
     """A context manager: the first signal calls `Consumer.stop`, which ends the loop over the consumer.
 
-    It calls `Producer.stop`, too, which sets `Producer.stopping` and bounds `Producer.close`, and `Admin.stop`. No call
-    waits for brokers beyond the grace period, also where no broker was ever there.
+    It also calls `Producer.stop`, which sets `Producer.stopping` and bounds `Producer.close`, and `Admin.stop`. No call
+    waits for brokers beyond the grace period, even if no broker can be reached.
 
-    The loop ends after the record that it is processing. Then ``with`` closes the consumer, which commits and
-    leaves the group. Put it around the consumer, so that it is in force until the consumer is closed::
+    The loop ends after the record that it is processing. Then ``with`` closes the consumer, which commits (with
+    auto-commit) and leaves the group. Put it around the consumer, so that it is in force until that is closed::
 
         with stop_on_signals(grace=25), Consumer(settings) as consumer:
             consumer.subscribe(["orders"])
@@ -58,8 +58,8 @@ def stop_on_signals(
     ``kadence.stopping``) says which line of your code blocks the poll loop, and with which records; with
     `Consumer.process` only the line that calls it. Near the end of
     the grace period a consumer that is still not closed leaves the group without waiting for your code. Other
-    members get its partitions at once and read again what was not committed, and `Consumer.commit` raises
-    `ClosedError` from then on, as does every call that waits. A producer that is still not closed sends what it was
+    members get its partitions and read again what was not committed. From then on `Consumer.commit` raises
+    `ClosedError`, as does every call that waits. A producer that is still not closed sends what it was
     given, and `Producer.send` raises `ClosedError` from then on.
 
     Another signal, a second or more after the first, has its usual effect: SIGTERM ends the process at once, SIGINT

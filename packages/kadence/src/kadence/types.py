@@ -90,7 +90,7 @@ class ReadOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndTimestamp:
-    """The result of a look-up by time: the first offset with a timestamp (ms since 1970) at or after that time."""
+    """An offset and its record's timestamp (ms since 1970): the result of a look-up by time, for example."""
 
     offset: int
     timestamp: int
@@ -136,7 +136,7 @@ class SubscriptionPattern:
 
     The syntax is RE2's (https://github.com/google/re2/wiki/Syntax), not Python's: no look-around and no back
     references. The broker also matches topics that are created later, and only topics that this client may
-    describe. With a compiled `re.Pattern` the client does the matching, and every group protocol has it.
+    describe. A compiled `re.Pattern` is matched by the client instead, with every group protocol.
 
     Attributes:
         pattern: the expression, e.g. ``"orders-.*"``.

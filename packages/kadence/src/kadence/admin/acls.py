@@ -102,7 +102,7 @@ def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Waits
 
     Raises:
         BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
-            that is not ``User:name``.
+            without its type (``User:``).
     """
     known = {acl: _creation(acl) for acl in as_acls(acls)}
 
@@ -122,7 +122,7 @@ def create_acls(calls: Calls, deadline: int, acls: Acl | Iterable[Acl]) -> Waits
 def delete_acls(
     calls: Calls, deadline: int, filters: AclFilter | Acl | Iterable[AclFilter | Acl]
 ) -> Waits[Outcomes[AclFilter, list[Acl]]]:
-    """Remove one or several access rules, given as rules or as filters that match them.
+    """Remove access rules, given as rules or as filters that match them; one or several.
 
     Returns:
         The rules that each filter matched and removed.

@@ -55,7 +55,7 @@ class Admin(Operations):
     def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other threads are making end with `ClosedError`.
 
-        Further calls of it do nothing.
+        A second `close` does nothing.
 
         Args:
             timeout: accepted as by the other clients' ``close``; this one waits for no broker.
@@ -65,10 +65,10 @@ class Admin(Operations):
         self._shell.close()
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """Say that the program is to end: no call waits for brokers beyond the grace period.
+        """Announce that the program is to end: no call waits for brokers beyond the grace period.
 
-        Every call works as before, so that your program can finish what it has in hand. Any thread and a signal
-        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+        Apart from that every call works as before, so that your program can finish its present work. Any thread and a
+        signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
             grace: within how many seconds from now everything is to be closed. A call that waits raises `ClosedError`

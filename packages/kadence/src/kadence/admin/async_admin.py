@@ -26,8 +26,8 @@ __all__ = ["AsyncAdmin"]
 class AsyncAdmin(AsyncOperations):
     """`Admin` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    A network thread of the client's own talks to the brokers, and no call blocks the loop; there is no thread pool. Any
-    number of tasks may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
+    A network thread of the client's own talks to the brokers, and no call blocks the loop. Any number of tasks
+    may share one client; their calls run side by side. Every call takes at most ``timeout`` seconds
     (``default.api.timeout.ms`` when None). It repeats a request after a retriable error, such as a controller or
     coordinator that moved, or a broker that is down. If a call is for several items and some of them fail, it raises
     the first error, with a note for each other failed item; with ``raise_errors=False`` it returns the `Outcomes`,
@@ -64,7 +64,7 @@ class AsyncAdmin(AsyncOperations):
     async def close(self, timeout: Seconds | None = None) -> None:
         """Close the connections. Calls that other tasks are making end with `ClosedError`.
 
-        Further calls of it do nothing.
+        A second `close` does nothing.
 
         Args:
             timeout: accepted as by the other clients' ``close``; this one waits for no broker.
@@ -74,10 +74,10 @@ class AsyncAdmin(AsyncOperations):
         await self._shell.close()
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """Say that the program is to end: no call waits for brokers beyond the grace period.
+        """Announce that the program is to end: no call waits for brokers beyond the grace period.
 
-        Every call works as before, so that your program can finish what it has in hand. Any thread and a signal
-        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+        Apart from that every call works as before, so that your program can finish its present work. Any thread and a
+        signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
             grace: within how many seconds from now everything is to be closed. A call that waits raises `ClosedError`

@@ -67,7 +67,7 @@ class AsyncOperations:
 
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
-                that is not ``User:name``.
+                without its type (``User:``).
         """
         return checked(await self._shell.run(timeout, _acls.create_acls, acls), raise_errors)
 
@@ -78,7 +78,7 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[AclFilter, list[Acl]]:
-        """Remove one or several access rules, given as rules or as filters that match them.
+        """Remove access rules, given as rules or as filters that match them; one or several.
 
         Returns:
             The rules that each filter matched and removed.
@@ -102,8 +102,8 @@ class AsyncOperations:
     ) -> Outcomes[ConfigResource, None]:
         """Change these settings and leave all others as they are (KIP-339).
 
-        Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group:
-        what is wrong with it is logged (`describe_dead_letter_queues`).
+        Of one resource either all changes are made, or none. Brokers accept any topic as a share group's dead letter
+        topic; this call logs what is wrong with it (`describe_dead_letter_queues`).
 
         Args:
             changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -112,7 +112,7 @@ class AsyncOperations:
             validate_only: let the broker check the changes without making them.
 
         Raises:
-            BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
+            BrokerError: INVALID_CONFIG: a topic or group has no such setting, or a setting does not allow the value.
         """
         return checked(
             await self._shell.run(
@@ -142,7 +142,7 @@ class AsyncOperations:
     ) -> Outcomes[str, DeadLetterQueue]:
         """The dead letter topics of share groups, and what is wrong with them (KIP-1191).
 
-        Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+        Brokers accept any topic as a setting, and check it only when they write to it.
 
         Args:
             topic, copies_records: values to look at in place of the groups' settings, before they are set.
@@ -198,11 +198,13 @@ class AsyncOperations:
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
         """One offset of each partition.
 
-        ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
-        timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
+        ``"earliest"``: the first. ``"latest"``: the end, with ``read_committed`` the last stable offset.
+        ``"max_timestamp"``: that of the record with the greatest timestamp. A number: the first offset whose timestamp
+        is at or after this time (ms since 1970).
 
         Returns:
-            The offset and timestamp; None for a partition without such a record.
+            The offset and timestamp (-1 for ``"earliest"`` and ``"latest"``); None for a partition without such a
+            record.
         """
         return checked(
             await self._shell.run(timeout, _offsets.list_offsets, specs, isolation_level=isolation_level),
@@ -220,7 +222,7 @@ class AsyncOperations:
         """The log of each partition: its first offset, and its end offset, which the next record will get.
 
         Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
-        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
+        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins, if there is one.
         """
         return checked(
             await self._shell.run(timeout, _offsets.log_ranges, partitions, isolation_level=isolation_level),
@@ -312,7 +314,7 @@ class AsyncOperations:
     async def describe_producers(
         self, partitions: Partitions, *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[TopicPartition, list[ProducerState]]:
-        """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
+        """The idempotent and transactional producers that partitions remember, by producer id (KIP-664).
 
         Use it to find the open transaction that holds up ``read_committed`` readers of a partition: the one whose
         ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.
@@ -352,11 +354,12 @@ class AsyncOperations:
     ) -> Outcomes[TopicPartition, None]:
         """Let partitions elect a leader (KIP-460), such as after a broker came back.
 
-        The call asks once: an election that cannot be held now is an error, and is not repeated.
+        If an election is not possible now, that is an error: the call does not try again.
 
         Args:
-            election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean": any replica
-                does, even one that lacks records. These records are lost. It is for partitions that have no leader.
+            election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean", for
+                partitions without a leader: any replica may become it, even one that lacks records. These records are
+                lost.
             partitions: None: all that need an election.
 
         Returns:
@@ -395,7 +398,7 @@ class AsyncOperations:
     ) -> Outcomes[str, ShareGroupDescription]:
         """State, members and assignment of share groups (KIP-932).
 
-        Brokers do not say which records a member holds; that is known to the leader of each partition alone.
+        Brokers do not say which records a member holds.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND: there is no such group, or it is of another type.
@@ -424,7 +427,7 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, ShareGroupOffset]:
-        """Start offset and lag of a share group, for all partitions that its members were ever given, or for these.
+        """Start offset and lag of a share group, for all partitions that its members were ever assigned, or for these.
 
         A group that does not exist, or is of another type, has none.
         """
@@ -455,9 +458,9 @@ class AsyncOperations:
     ) -> Outcomes[TopicPartition, int]:
         """Set where a share group without members begins in these partitions. A group that does not exist is created.
 
-        That gives a new group its place at once. Otherwise it has none before it accepts a first record, and with
-        ``share.auto.offset.reset=latest`` it misses what is written before its first fetch, and while it has no member.
-        All records from the offset on are delivered, with new delivery counts.
+        All records from the offset on are delivered, with new delivery counts. A new group has no start offset before
+        it acknowledges a first record: with ``share.auto.offset.reset=latest`` it misses records written before that
+        while it has no member. This call prevents that.
 
         Raises:
             BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: it is of another type.
@@ -475,9 +478,9 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, None]:
-        """Delete the place of a share group without members in these topics, in all their partitions.
+        """Delete the start offsets of a share group without members, in all partitions of these topics.
 
-        It begins there anew by ``share.auto.offset.reset``.
+        The group begins there again by ``share.auto.offset.reset``.
 
         Raises:
             BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: there is no such group, or it is of
@@ -524,14 +527,14 @@ class AsyncOperations:
         """Add partitions to topics until they have these total numbers.
 
         A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
-        the number asked for, it counts as grown.
+        the number asked for, the call counts as successful.
         """
         return checked(await self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
 
     async def list_topics(
         self, *, internal: bool = False, timeout: Seconds | None = None
     ) -> dict[str, TopicDescription]:
-        """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
+        """All topics that this client may see, by name, sorted; Kafka's internal ones only if ``internal`` is true."""
         return await self._shell.run(timeout, _topics.list_topics, internal=internal)
 
     async def describe_topics(
@@ -563,7 +566,7 @@ class AsyncOperations:
         """The coordinators' state of transactional ids: state, producer, partitions and start time (KIP-664).
 
         Raises:
-            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id (any more).
         """
         return checked(
             await self._shell.run(timeout, _transactions.describe_transactions, transactional_ids),
@@ -577,9 +580,9 @@ class AsyncOperations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, FencedProducer]:
-        """Fence the producers with these transactional ids (KIP-730): their next call fails.
+        """Fence the producers with these transactional ids (KIP-730): their transactions fail.
 
-        Their open transactions are aborted. An id that no producer has used is created.
+        Open transactions are aborted. An id that no producer has used is created.
         """
         return checked(
             await self._shell.run(timeout, _transactions.fence_producers, transactional_ids), raise_errors
@@ -594,10 +597,10 @@ class AsyncOperations:
         coordinator_epoch: int = 0,
         timeout: Seconds | None = None,
     ) -> None:
-        """Abort a transaction that hangs in one partition: its leader alone is asked, and no coordinator (KIP-664).
+        """Abort a hanging transaction in one partition: only its leader gets a request, no coordinator does (KIP-664).
 
-        It is for a transaction that no coordinator will end. One that a coordinator knows is aborted by
-        `fence_producers`, in all its partitions: aborted in one of them alone, it may be half committed.
+        Use it only for a transaction that no coordinator will end. Otherwise call `fence_producers`, which aborts in
+        all partitions: a transaction that is aborted in one of them may be committed in others.
 
         Args:
             producer_id, producer_epoch: of the producer, as `describe_producers` has them.

@@ -60,8 +60,8 @@ def incremental_alter_configs(
 ) -> Waits[Outcomes[ConfigResource, None]]:
     """Change these settings and leave all others as they are (KIP-339).
 
-    Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group:
-    what is wrong with it is logged (`describe_dead_letter_queues`).
+    Of one resource either all changes are made, or none. Brokers accept any topic as a share group's dead letter
+    topic; this call logs what is wrong with it (`describe_dead_letter_queues`).
 
     Args:
         changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -70,7 +70,7 @@ def incremental_alter_configs(
         validate_only: let the broker check the changes without making them.
 
     Raises:
-        BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
+        BrokerError: INVALID_CONFIG: a topic or group has no such setting, or a setting does not allow the value.
     """
     wanted = {
         resource: [_alterable(name, value) for name, value in settings.items()]

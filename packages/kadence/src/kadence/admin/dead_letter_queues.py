@@ -24,12 +24,12 @@ class DeadLetterQueue:
     """Where the dead letters of a share group go (KIP-1191).
 
     Attributes:
-        topic: None: the group has none. What is rejected, or delivered as often as the limit says, is archived.
+        topic: None: the group has none. Records that are rejected or delivered too often are then only archived.
         copies_records: whether dead letters have the key and value of their record, and not headers alone.
-        faults: why brokers would not write to the topic, in a sentence each. Empty: they would. With a fault rejected
-            records are lost without an error.
-        is_read: whether the group itself reads the topic. Then a dead letter that fails is written there again, without
-            end.
+        faults: why brokers would not write to the topic, in a sentence each. Empty: they would. With a fault
+            rejected records are lost without an error.
+        is_read: whether the group itself reads the topic. Then a dead letter that fails is written there again,
+            without end.
     """
 
     topic: str | None
@@ -49,7 +49,7 @@ def describe_dead_letter_queues(
 ) -> Waits[Outcomes[str, DeadLetterQueue]]:
     """The dead letter topics of share groups, and what is wrong with them (KIP-1191).
 
-    Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+    Brokers accept any topic as a setting, and check it only when they write to it.
 
     Args:
         topic, copies_records: values to look at in place of the groups' settings, before they are set.

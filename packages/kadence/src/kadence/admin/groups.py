@@ -34,10 +34,11 @@ class MemberDescription:
     """One member of a group and what it owns.
 
     Attributes:
-        target_assignment: the partitions that the coordinator has assigned to it. While it differs from ``assignment``,
-        the member has partitions to revoke, or waits for those of others. None: a classic group, which has no target.
-        member_epoch: the epoch of a KIP-848 or share group that the member has reached. None: a classic group, or not
-            reported.
+        target_assignment: the partitions that the coordinator has assigned to it. While it differs from
+            ``assignment``, the member has partitions to revoke, or waits for those of others. None: a classic or
+            share group.
+        member_epoch: the epoch of a KIP-848 or share group that the member has reached. None: a classic group, or
+            not reported.
         subscription: the topics that it has subscribed to by name. None: a classic group.
     """
 

@@ -93,11 +93,13 @@ def list_offsets(
 ) -> Waits[Outcomes[TopicPartition, OffsetAndTimestamp | None]]:
     """One offset of each partition.
 
-    ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
-    timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
+    ``"earliest"``: the first. ``"latest"``: the end, with ``read_committed`` the last stable offset.
+    ``"max_timestamp"``: that of the record with the greatest timestamp. A number: the first offset whose timestamp
+    is at or after this time (ms since 1970).
 
     Returns:
-        The offset and timestamp; None for a partition without such a record.
+        The offset and timestamp (-1 for ``"earliest"`` and ``"latest"``); None for a partition without such a
+        record.
     """
     wanted = [_Wanted(tp, _timestamp(spec)) for tp, spec in by_partition(specs).items()]
     found = yield from _offsets(calls, wanted, deadline, isolation_level)
@@ -114,7 +116,7 @@ def log_ranges(
     """The log of each partition: its first offset, and its end offset, which the next record will get.
 
     Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
-    ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
+    ``read_committed`` the end is the last stable offset: where the oldest open transaction begins, if there is one.
     """
     wanted = as_partitions(partitions)
     first, last = _ENDS["earliest"], _ENDS["latest"]

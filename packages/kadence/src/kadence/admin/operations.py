@@ -65,7 +65,7 @@ class Operations:
 
         Raises:
             BrokerError: SECURITY_DISABLED: the brokers have no authorizer; INVALID_REQUEST: for example, a principal
-                that is not ``User:name``.
+                without its type (``User:``).
         """
         return checked(self._shell.run(timeout, _acls.create_acls, acls), raise_errors)
 
@@ -76,7 +76,7 @@ class Operations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[AclFilter, list[Acl]]:
-        """Remove one or several access rules, given as rules or as filters that match them.
+        """Remove access rules, given as rules or as filters that match them; one or several.
 
         Returns:
             The rules that each filter matched and removed.
@@ -100,8 +100,8 @@ class Operations:
     ) -> Outcomes[ConfigResource, None]:
         """Change these settings and leave all others as they are (KIP-339).
 
-        Of one resource either all changes are made, or none. Brokers take any dead letter topic of a share group:
-        what is wrong with it is logged (`describe_dead_letter_queues`).
+        Of one resource either all changes are made, or none. Brokers accept any topic as a share group's dead letter
+        topic; this call logs what is wrong with it (`describe_dead_letter_queues`).
 
         Args:
             changes: the new value of each setting, None for its default, or a `ConfigChange`, e.g.
@@ -110,7 +110,7 @@ class Operations:
             validate_only: let the broker check the changes without making them.
 
         Raises:
-            BrokerError: INVALID_CONFIG: an unknown setting, or a value that the setting does not allow.
+            BrokerError: INVALID_CONFIG: a topic or group has no such setting, or a setting does not allow the value.
         """
         return checked(
             self._shell.run(
@@ -140,7 +140,7 @@ class Operations:
     ) -> Outcomes[str, DeadLetterQueue]:
         """The dead letter topics of share groups, and what is wrong with them (KIP-1191).
 
-        Brokers take any topic as a setting, and look at it when they write to it: ask before records are rejected.
+        Brokers accept any topic as a setting, and check it only when they write to it.
 
         Args:
             topic, copies_records: values to look at in place of the groups' settings, before they are set.
@@ -196,11 +196,13 @@ class Operations:
     ) -> Outcomes[TopicPartition, OffsetAndTimestamp | None]:
         """One offset of each partition.
 
-        ``"earliest"``: the first. ``"latest"``: the end. ``"max_timestamp"``: that of the record with the greatest
-        timestamp. A number: the first offset whose timestamp is at or after this time (ms since 1970).
+        ``"earliest"``: the first. ``"latest"``: the end, with ``read_committed`` the last stable offset.
+        ``"max_timestamp"``: that of the record with the greatest timestamp. A number: the first offset whose timestamp
+        is at or after this time (ms since 1970).
 
         Returns:
-            The offset and timestamp; None for a partition without such a record.
+            The offset and timestamp (-1 for ``"earliest"`` and ``"latest"``); None for a partition without such a
+            record.
         """
         return checked(
             self._shell.run(timeout, _offsets.list_offsets, specs, isolation_level=isolation_level),
@@ -218,7 +220,7 @@ class Operations:
         """The log of each partition: its first offset, and its end offset, which the next record will get.
 
         Both are requested together, so this takes one round trip where two calls of `list_offsets` take two. With
-        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins.
+        ``read_committed`` the end is the last stable offset: where the oldest open transaction begins, if there is one.
         """
         return checked(
             self._shell.run(timeout, _offsets.log_ranges, partitions, isolation_level=isolation_level),
@@ -307,7 +309,7 @@ class Operations:
     def describe_producers(
         self, partitions: Partitions, *, raise_errors: bool = True, timeout: Seconds | None = None
     ) -> Outcomes[TopicPartition, list[ProducerState]]:
-        """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
+        """The idempotent and transactional producers that partitions remember, by producer id (KIP-664).
 
         Use it to find the open transaction that holds up ``read_committed`` readers of a partition: the one whose
         ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.
@@ -345,11 +347,12 @@ class Operations:
     ) -> Outcomes[TopicPartition, None]:
         """Let partitions elect a leader (KIP-460), such as after a broker came back.
 
-        The call asks once: an election that cannot be held now is an error, and is not repeated.
+        If an election is not possible now, that is an error: the call does not try again.
 
         Args:
-            election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean": any replica
-                does, even one that lacks records. These records are lost. It is for partitions that have no leader.
+            election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean", for
+                partitions without a leader: any replica may become it, even one that lacks records. These records are
+                lost.
             partitions: None: all that need an election.
 
         Returns:
@@ -388,7 +391,7 @@ class Operations:
     ) -> Outcomes[str, ShareGroupDescription]:
         """State, members and assignment of share groups (KIP-932).
 
-        Brokers do not say which records a member holds; that is known to the leader of each partition alone.
+        Brokers do not say which records a member holds.
 
         Raises:
             BrokerError: GROUP_ID_NOT_FOUND: there is no such group, or it is of another type.
@@ -413,7 +416,7 @@ class Operations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[TopicPartition, ShareGroupOffset]:
-        """Start offset and lag of a share group, for all partitions that its members were ever given, or for these.
+        """Start offset and lag of a share group, for all partitions that its members were ever assigned, or for these.
 
         A group that does not exist, or is of another type, has none.
         """
@@ -443,9 +446,9 @@ class Operations:
     ) -> Outcomes[TopicPartition, int]:
         """Set where a share group without members begins in these partitions. A group that does not exist is created.
 
-        That gives a new group its place at once. Otherwise it has none before it accepts a first record, and with
-        ``share.auto.offset.reset=latest`` it misses what is written before its first fetch, and while it has no member.
-        All records from the offset on are delivered, with new delivery counts.
+        All records from the offset on are delivered, with new delivery counts. A new group has no start offset before
+        it acknowledges a first record: with ``share.auto.offset.reset=latest`` it misses records written before that
+        while it has no member. This call prevents that.
 
         Raises:
             BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: it is of another type.
@@ -462,9 +465,9 @@ class Operations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, None]:
-        """Delete the place of a share group without members in these topics, in all their partitions.
+        """Delete the start offsets of a share group without members, in all partitions of these topics.
 
-        It begins there anew by ``share.auto.offset.reset``.
+        The group begins there again by ``share.auto.offset.reset``.
 
         Raises:
             BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: there is no such group, or it is of
@@ -509,14 +512,14 @@ class Operations:
         """Add partitions to topics until they have these total numbers.
 
         A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
-        the number asked for, it counts as grown.
+        the number asked for, the call counts as successful.
         """
         return checked(self._shell.run(timeout, _topics.create_partitions, totals), raise_errors)
 
     def list_topics(
         self, *, internal: bool = False, timeout: Seconds | None = None
     ) -> dict[str, TopicDescription]:
-        """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
+        """All topics that this client may see, by name, sorted; Kafka's internal ones only if ``internal`` is true."""
         return self._shell.run(timeout, _topics.list_topics, internal=internal)
 
     def describe_topics(
@@ -548,7 +551,7 @@ class Operations:
         """The coordinators' state of transactional ids: state, producer, partitions and start time (KIP-664).
 
         Raises:
-            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+            BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id (any more).
         """
         return checked(
             self._shell.run(timeout, _transactions.describe_transactions, transactional_ids), raise_errors
@@ -561,9 +564,9 @@ class Operations:
         raise_errors: bool = True,
         timeout: Seconds | None = None,
     ) -> Outcomes[str, FencedProducer]:
-        """Fence the producers with these transactional ids (KIP-730): their next call fails.
+        """Fence the producers with these transactional ids (KIP-730): their transactions fail.
 
-        Their open transactions are aborted. An id that no producer has used is created.
+        Open transactions are aborted. An id that no producer has used is created.
         """
         return checked(
             self._shell.run(timeout, _transactions.fence_producers, transactional_ids), raise_errors
@@ -578,10 +581,10 @@ class Operations:
         coordinator_epoch: int = 0,
         timeout: Seconds | None = None,
     ) -> None:
-        """Abort a transaction that hangs in one partition: its leader alone is asked, and no coordinator (KIP-664).
+        """Abort a hanging transaction in one partition: only its leader gets a request, no coordinator does (KIP-664).
 
-        It is for a transaction that no coordinator will end. One that a coordinator knows is aborted by
-        `fence_producers`, in all its partitions: aborted in one of them alone, it may be half committed.
+        Use it only for a transaction that no coordinator will end. Otherwise call `fence_producers`, which aborts in
+        all partitions: a transaction that is aborted in one of them may be committed in others.
 
         Args:
             producer_id, producer_epoch: of the producer, as `describe_producers` has them.

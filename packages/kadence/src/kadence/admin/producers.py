@@ -23,8 +23,8 @@ class ProducerState:
     """A producer that has written to a partition, as the partition's leader remembers it.
 
     Attributes:
-        last_sequence: of its last batch; None: the leader knows none. last_timestamp: of its last write, in ms since
-            1970.
+        last_sequence: of its last batch; None: the leader knows none. last_timestamp: of its last write, in ms
+            since 1970.
         coordinator_epoch: of the coordinator that ended its last transaction; None: it has ended none here.
         transaction_start: the first offset of its open transaction; None: it has none here.
     """
@@ -41,7 +41,7 @@ class ProducerState:
 def describe_producers(
     calls: Calls, deadline: int, partitions: Partitions
 ) -> Waits[Outcomes[TopicPartition, list[ProducerState]]]:
-    """The producers that partitions remember, those with idempotence or transactions, by producer id (KIP-664).
+    """The idempotent and transactional producers that partitions remember, by producer id (KIP-664).
 
     Use it to find the open transaction that holds up ``read_committed`` readers of a partition: the one whose
     ``transaction_start`` is the last stable offset. `list_transactions` has its transactional id.

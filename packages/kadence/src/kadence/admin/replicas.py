@@ -23,7 +23,7 @@ from kadence.types import TopicPartition
 __all__ = ["ElectionType", "LogDirDescription", "ReplicaInfo", "describe_log_dirs", "elect_leaders"]
 
 ElectionType = Literal["preferred", "unclean"]
-"""The replica that becomes the leader: the first in the list of replicas, or any, even one that lacks records."""
+"""Which replica may become the leader: the first in the list of replicas, or any, even one that lacks records."""
 
 _ELECTIONS: Final = {"preferred": 0, "unclean": 1}
 
@@ -33,9 +33,9 @@ class ReplicaInfo:
     """One replica in a log directory of a broker.
 
     Attributes:
-        size: bytes of its segments. offset_lag: how many offsets it is behind the high watermark; for one that will
-            replace another, how many it is behind that one.
-        is_future: it will replace the replica in another directory of the same broker, once it has caught up.
+        size: bytes of its segments. offset_lag: how many offsets it is behind the high watermark; if ``is_future``,
+            how many it is behind the replica that it will replace.
+        is_future: once it has caught up, it replaces the replica in another directory of the same broker.
     """
 
     size: int
@@ -64,11 +64,12 @@ def elect_leaders(
 ) -> Waits[Outcomes[TopicPartition, None]]:
     """Let partitions elect a leader (KIP-460), such as after a broker came back.
 
-    The call asks once: an election that cannot be held now is an error, and is not repeated.
+    If an election is not possible now, that is an error: the call does not try again.
 
     Args:
-        election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean": any replica
-            does, even one that lacks records. These records are lost. It is for partitions that have no leader.
+        election_type: "preferred": the first of the partition's replicas becomes the leader. "unclean", for
+            partitions without a leader: any replica may become it, even one that lacks records. These records are
+            lost.
         partitions: None: all that need an election.
 
     Returns:

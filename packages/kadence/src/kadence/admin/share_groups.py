@@ -21,7 +21,7 @@ class ShareGroupDescription:
     """A share group as its coordinator knows it. Several members may have the same partition.
 
     Attributes:
-        state: "Empty" or "Stable"; no rebalance is ever visible. assignor: the name of the assignor in use.
+        state: "Empty" or "Stable". assignor: the name of the assignor in use.
         epoch: rises when members, subscriptions or partitions change.
     """
 
@@ -44,7 +44,7 @@ def describe_share_groups(
 ) -> Waits[Outcomes[str, ShareGroupDescription]]:
     """State, members and assignment of share groups (KIP-932).
 
-    Brokers do not say which records a member holds; that is known to the leader of each partition alone.
+    Brokers do not say which records a member holds.
 
     Raises:
         BrokerError: GROUP_ID_NOT_FOUND: there is no such group, or it is of another type.

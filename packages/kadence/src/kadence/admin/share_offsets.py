@@ -53,12 +53,11 @@ class ShareGroupOffset:
     """The place of a share group in a partition.
 
     Attributes:
-        start_offset: the oldest record that is neither accepted nor archived lies there or above. Brokers store it with
-            each change, as it was before that change. None: nothing has been stored yet, so the group has no place
-            there, even if members hold records. It begins by ``share.auto.offset.reset`` at the next fetch, and again
-            after each restart, until a first record is acknowledged.
-        lag: records from there to the end that are not done, with those that members hold. None: not known, as it is
-            without a start offset, and before Kafka 4.2. leader_epoch: None if the broker does not say.
+        start_offset: the oldest record that is neither accepted nor archived has this offset or a higher one. None:
+            the brokers have stored none, because the group has not acknowledged a record there. Until then it
+            begins by ``share.auto.offset.reset``.
+        lag: records from there to the end that are not done, with those that members hold. None: not known, as it
+            is without a start offset, and before Kafka 4.2. leader_epoch: None if the broker does not say.
     """
 
     start_offset: int | None
@@ -73,7 +72,7 @@ _Offsets = Outcomes[TopicPartition, ShareGroupOffset]
 def list_share_group_offsets(
     calls: Calls, deadline: int, group: str, partitions: Partitions | None = None
 ) -> Waits[Outcomes[TopicPartition, ShareGroupOffset]]:
-    """Start offset and lag of a share group, for all partitions that its members were ever given, or for these.
+    """Start offset and lag of a share group, for all partitions that its members were ever assigned, or for these.
 
     A group that does not exist, or is of another type, has none.
     """
@@ -167,9 +166,9 @@ def alter_share_group_offsets(
 ) -> Waits[Outcomes[TopicPartition, int]]:
     """Set where a share group without members begins in these partitions. A group that does not exist is created.
 
-    That gives a new group its place at once. Otherwise it has none before it accepts a first record, and with
-    ``share.auto.offset.reset=latest`` it misses what is written before its first fetch, and while it has no member.
-    All records from the offset on are delivered, with new delivery counts.
+    All records from the offset on are delivered, with new delivery counts. A new group has no start offset before
+    it acknowledges a first record: with ``share.auto.offset.reset=latest`` it misses records written before that
+    while it has no member. This call prevents that.
 
     Raises:
         BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: it is of another type.
@@ -225,9 +224,9 @@ def _refused(code: int, group: str, message: str | None) -> KafkaError:
 def delete_share_group_offsets(
     calls: Calls, deadline: int, group: str, topics: str | Iterable[str]
 ) -> Waits[Outcomes[str, None]]:
-    """Delete the place of a share group without members in these topics, in all their partitions.
+    """Delete the start offsets of a share group without members, in all partitions of these topics.
 
-    It begins there anew by ``share.auto.offset.reset``.
+    The group begins there again by ``share.auto.offset.reset``.
 
     Raises:
         BrokerError: NON_EMPTY_GROUP: the group has members. GROUP_ID_NOT_FOUND: there is no such group, or it is of

@@ -119,7 +119,7 @@ def create_partitions(calls: Calls, deadline: int, totals: Mapping[str, int]) ->
     """Add partitions to topics until they have these total numbers.
 
     A key's new records may then go to another partition than its old ones. If an answer is lost and the topic has
-    the number asked for, it counts as grown.
+    the number asked for, the call counts as successful.
     """
     totals = as_totals(totals)
     change = Change(calls, ec.INVALID_PARTITIONS)
@@ -152,7 +152,7 @@ def _refusal(answer: Any) -> KafkaError:
 
 @operation
 def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> Waits[dict[str, TopicDescription]]:
-    """All topics by name, sorted. Kafka's internal topics are left out unless ``internal`` is true."""
+    """All topics that this client may see, by name, sorted; Kafka's internal ones only if ``internal`` is true."""
     response = yield from calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
     return {
         topic.name: _describe(topic)

@@ -45,8 +45,8 @@ class TransactionListing:
     """A transactional id as `Admin.list_transactions` returns it.
 
     Attributes:
-        state: Kafka's name: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit" or "CompleteAbort".
-        coordinator: the id of the broker that coordinates it.
+        state: Kafka's name: "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit" or
+        "CompleteAbort". coordinator: the id of the broker that coordinates it.
     """
 
     transactional_id: str
@@ -61,8 +61,8 @@ class TransactionDescription:
 
     Attributes:
         state: as in `TransactionListing`. coordinator: the id of the broker that coordinates it.
-        timeout_ms: for how long its transaction may be open. started_ms: when the open transaction began, in ms since
-            1970; None: none is open. partitions: those that the open transaction has written to.
+        timeout_ms: for how long its transaction may be open. started_ms: when the open transaction began, in ms
+            since 1970; None: none is open. partitions: those that the open transaction has written to.
     """
 
     transactional_id: str
@@ -77,7 +77,7 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class FencedProducer:
-    """The identity that `Admin.fence_producers` has got in place of the producer that can go on no more."""
+    """The producer id and the epoch that the transactional id got when `Admin.fence_producers` fenced its producer."""
 
     producer_id: int
     epoch: int
@@ -131,7 +131,7 @@ def describe_transactions(
     """The coordinators' state of transactional ids: state, producer, partitions and start time (KIP-664).
 
     Raises:
-        BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id, or not any more.
+        BrokerError: TRANSACTIONAL_ID_NOT_FOUND: brokers do not know the id (any more).
     """
 
     def attempt(
@@ -180,9 +180,9 @@ def _described(found: TransactionState, node: int) -> TransactionDescription | K
 def fence_producers(
     calls: Calls, deadline: int, transactional_ids: str | Iterable[str]
 ) -> Waits[Outcomes[str, FencedProducer]]:
-    """Fence the producers with these transactional ids (KIP-730): their next call fails.
+    """Fence the producers with these transactional ids (KIP-730): their transactions fail.
 
-    Their open transactions are aborted. An id that no producer has used is created.
+    Open transactions are aborted. An id that no producer has used is created.
     """
     messages = {name: InitProducerIdRequest(name, _FENCED_TIMEOUT_MS) for name in as_names(transactional_ids)}
 
@@ -205,10 +205,10 @@ def abort_transaction(
     producer_epoch: int,
     coordinator_epoch: int = 0,
 ) -> Waits[None]:
-    """Abort a transaction that hangs in one partition: its leader alone is asked, and no coordinator (KIP-664).
+    """Abort a hanging transaction in one partition: only its leader gets a request, no coordinator does (KIP-664).
 
-    It is for a transaction that no coordinator will end. One that a coordinator knows is aborted by
-    `fence_producers`, in all its partitions: aborted in one of them alone, it may be half committed.
+    Use it only for a transaction that no coordinator will end. Otherwise call `fence_producers`, which aborts in
+    all partitions: a transaction that is aborted in one of them may be committed in others.
 
     Args:
         producer_id, producer_epoch: of the producer, as `describe_producers` has them.
@@ -247,9 +247,9 @@ def end_transactions(
 ) -> Waits[Outcomes[str, None]]:
     """Commit or abort transactions of others.
 
-    An answer that was lost does no harm: coordinators recognise a repeated request, until the id is taken over. Each
-    error that remains means that the transaction was not ended in this way: brokers have aborted it, or a producer has
-    taken the id over.
+    An answer that was lost does no harm: coordinators recognise a repeated request, until the id is taken over.
+    Each error that remains means that the transaction was not ended in this way: brokers have aborted it, or a
+    producer has taken the id over.
     """
     asks = {
         each.transactional_id: Ask(

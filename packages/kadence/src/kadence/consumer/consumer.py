@@ -66,12 +66,12 @@ _JOINING_MS: Final = 100
 
 @advised
 class Consumer(ConsumerState, Generic[K_co, V_co]):
-    """A Kafka consumer whose heartbeat does not depend on how long processing takes.
+    """A Kafka consumer that sends heartbeats while your code processes records, for up to max.poll.interval.ms.
 
     A network thread of the consumer's own talks to the brokers; the calls below run on your thread.
     One thread at a time may use a consumer: a second one gets `ConcurrentAccessError` at once, except for `stop`,
     `wakeup`, `close`, `pause`, `resume` and calls that only read state, such as `metrics` (docs/threads.md lists them).
-    Rebalances go on in the background; their callbacks run inside `poll`, `unsubscribe` and `close`.
+    Rebalances take place in the background; their callbacks run inside `poll`, `unsubscribe` and `close`.
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "g"}``.
@@ -84,11 +84,11 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     Raises:
         ConfigError: a key is unknown, a value is not allowed, or two values contradict each other.
 
-    The methods are those of Kafka's Java client in snake_case. Two of them are missing, clientInstanceId and
-    registerMetricForSubscription, because this consumer never pushes metrics to brokers (KIP-714); `metrics`
-    returns them.
+    The methods have the names of Kafka's Java client in snake_case, except `commit` (commitSync). Java's calls for
+    pushing metrics to brokers (KIP-714) are missing; `metrics` returns them.
 
-    Delivery is at least once by default: auto-commit commits the records of a poll only when the next poll is made.
+    Delivery is at least once by default: auto-commit does not commit the records of a poll before the next poll or
+    `close`.
     """
 
     def __init__(
@@ -140,17 +140,16 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     def assign(self, partitions: Assignable, *, timeout: Seconds | None = None) -> None:
         """Read exactly these partitions, without a group. A partition that was assigned already keeps its position.
 
-        An empty list is `unsubscribe`. With group.id, committed offsets are used and commits work as long
+        An empty list is `unsubscribe`. With group.id, reading begins at committed offsets, and commits work as long
         as the group has no members.
 
         Args:
             partitions: the partitions to read; or a mapping that gives each partition the offset to begin at, which
                 also moves partitions that were assigned already; or a mapping that gives each a range
-                ``(start, end)`` of offsets, without the end. Records outside a range are not returned, and few of
-                them are fetched; `finished` names the partitions whose range is done. A range that begins where the
-                partition's last range ended uses the records that are already buffered. If the log ends before a
-                range begins, polls raise OffsetOutOfRangeError, whatever auto.offset.reset is. If retention has
-                deleted the beginning of a range, reading goes on where the log begins now, unless that is "none".
+                ``(start, end)`` of offsets, without the end. Records outside a range are not returned; `finished`
+                names the partitions whose range is done. If the log ends before a range begins, polls raise
+                OffsetOutOfRangeError. If retention has deleted the beginning of a range, reading starts where the log
+                begins now; with auto.offset.reset=none polls raise OffsetOutOfRangeError then, too.
 
         Raises:
             IllegalStateError: topics were given by `subscribe` before; unsubscribe first. ValueError: a negative
@@ -206,19 +205,19 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 `assign`. A partition that is assigned already keeps its position unless an offset is given.
 
         Raises:
-            IllegalStateError: topics were given by `subscribe`. ValueError: a negative offset, or a range that ends
-                before it begins.
+            IllegalStateError: topics were given by `subscribe` or `assign_topics`. ValueError: a negative offset, or a
+                range that ends before it begins.
         """
         self._run(self._calls.incremental_assign(partitions, timeout))
 
     def incremental_unassign(self, partitions: Partitions, *, timeout: Seconds | None = None) -> None:
         """Stop reading these partitions; the consumer goes on reading the others.
 
-        With auto-commit, the offsets of records that polls before the last one returned are committed first. Even
-        with no partition left the assignment stays manual: call `unsubscribe` before `subscribe`.
+        With auto-commit, the offsets of records that polls before the last one returned are committed first. When no
+        partition is left, call `unsubscribe` before you call `subscribe`.
 
         Raises:
-            IllegalStateError: one of them is not assigned, or topics were given by `subscribe`.
+            IllegalStateError: one of them is not assigned, or topics were given by `subscribe` or `assign_topics`.
         """
         self._run(self._calls.incremental_unassign(partitions, timeout))
 
@@ -238,12 +237,14 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             max_records: the cap for this call instead of max.poll.records; -1 for none.
 
         Raises:
-            WakeupError: `wakeup` was called. CorruptRecordError: the next batch cannot be read; the position stays
-                there. RecordDeserializationError: a deserialiser refused the next record; the position stays there,
-                too. DeadLetterError: a bad record could not be written to the dead letter topic.
-                NoOffsetForPartitionError, OffsetOutOfRangeError: there is no committed offset, or the log does not
-                have it, and auto.offset.reset=none.
-            KafkaError: any unrecoverable network error, or the exception of a callback.
+            IllegalStateError: neither `subscribe` nor `assign` was called. WakeupError: `wakeup` was called.
+            CorruptRecordError: the next batch cannot be read; the position stays there. RecordDeserializationError: a
+                deserialiser refused the next record; the position stays there, too (deserialization.errors=raise).
+                DeadLetterError: a bad record could not be written to the dead letter topic.
+            NoOffsetForPartitionError: a partition has no committed offset, and auto.offset.reset=none.
+                OffsetOutOfRangeError: its log does not have its position, and auto.offset.reset=none; or see `assign`.
+            KafkaError: another error that needs a change by you, such as a refused login.
+            Exception: a callback raised it.
 
         Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
@@ -286,10 +287,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         columns: Sequence[str] | None = None,
         value: str | None = None,
     ) -> pyarrow.Table:
-        """Poll, and return one Arrow table with the columns of Spark's Kafka schema; keys and values are raw bytes.
+        """Poll, and return one Arrow table with the columns of Spark's Kafka schema.
 
-        It waits, takes partitions in turn and moves positions as `poll` does. The table is empty when nothing came
-        within ``timeout``.
+        Keys and values are bytes, unless ``value`` says how to decode values. It waits and moves positions as `poll`
+        does. The table is empty when nothing came within ``timeout``.
 
         Args:
             max_records: the most rows of this table, -1 for no cap. Without it max.poll.arrow.bytes bounds the table;
@@ -426,13 +427,14 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         self._run(self._calls.reset(partitions, LATEST, timeout))
 
     def position(self, partition: Partition, *, timeout: Seconds | None = None) -> int:
-        """The offset of the next record that poll() returns.
+        """The position: the next poll returns records from this offset on.
 
         If there is no position yet, waits until the committed offset, or the offset of auto.offset.reset, is looked
         up.
 
         Raises:
             IllegalStateError: the partition is not assigned, or was lost, which the next poll reports.
+            NoOffsetForPartitionError: it has no committed offset, and auto.offset.reset=none.
             KafkaTimeoutError: no position within ``timeout`` (default.api.timeout.ms).
         """
         return self._run(self._calls.position(partition, timeout))
@@ -451,8 +453,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 result of `track`, for the finished ones of all tracked records.
 
         Raises:
-            CommitFailedError: the group has removed this member; the partitions' new owners will read the records
-                again.
+            CommitFailedError: the group has removed this member, or the partitions are not assigned to it (any more).
+                Their owners read the records again.
             RebalanceInProgressError: call poll() first, then commit again.
             KafkaTimeoutError: no answer within ``timeout``. WakeupError: `wakeup` was called.
         """
@@ -467,8 +469,8 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
 
         Args:
             offsets: as for `commit`.
-            callback: runs as ``callback(offsets, error)`` inside a later call of this consumer, in the order of the
-                commits. ``error`` is None if the commit succeeded.
+            callback: runs as ``callback(offsets, error)`` inside a later `poll`, `commit`, `unsubscribe` or `close`, in
+                the order of the commits. ``error`` is None if the commit succeeded.
         """
         with self._shell:
             self._calls.commit_async(offsets, callback)
@@ -501,12 +503,12 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     ) -> Totals:
         """Call ``handler(record)`` with every record, on several workers, and commit finished records only.
 
-        It owns the loop: it polls in time even if handlers are slow, and returns after `stop` (or a signal, see
-        `stop_on_signals`), or when all assigned ranges are done. A record is done when its handler returned, when the
-        records that the handler returned are acknowledged, or when its dead letter or retry record is. The committed
-        offset of a partition is the lowest that is not done; the records done above it are listed in the commit's
-        metadata, and are not repeated after a restart or a rebalance. So each record is handled at least once. It
-        commits every ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
+        This call contains the poll loop: it polls in time even if handlers are slow, and returns after `stop` (or a
+        signal, see `stop_on_signals`), or when all assigned ranges are done. A record is done when its handler has
+        returned and the records that the handler returned are acknowledged, or when its dead letter or retry record
+        is. The committed offset of a partition is the lowest that is not done. The offsets done above it are listed in
+        the commit's metadata (4,096 bytes at most), and are not repeated after a restart or a rebalance. Delivery is at
+        least once. It commits every ``auto.commit.interval.ms``, whatever ``enable.auto.commit`` is.
 
         Args:
             handler: a function or coroutine function that takes a record, or a list of records with ``batch``. With a
@@ -528,18 +530,17 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
             halve: a batch whose handler raised is split in two until the bad record is found, and the others are done.
             batch_format: the form of a ``batch``: a list of ``"records"``, or ``"arrow"``: a
                 ``pyarrow.Table`` with the columns of `poll_arrow`, in bytes. Deserialisers are not called.
-            max_records, max_bytes: the most that is read ahead: waiting, running and to be repeated count together.
-                Normally 1,000 records are read ahead, or a quarter of ``max_records`` if that is fewer, but at least
-                twice as many as the workers hold. More are read while most wait for others of their keys, or for their
-                next attempt, and leave workers idle. ``order="partition"`` keeps to 1,000 in both cases. A partition
-                beyond its share is paused.
+            max_records, max_bytes: the most that is read ahead, including records that run or wait for another attempt.
+                While that keeps the workers busy, only about 1,000 records are read ahead, or twice as many as the
+                workers hold at once. A partition with more than its share is paused.
             drain: seconds that running handlers get when partitions are revoked, and at the end. Choose less than the
-                ``grace`` of `stop_on_signals`.
+                ``grace`` of `stop_on_signals`, and less than max.poll.interval.ms.
             transactional_id: a name that no other member of any group has, and that this one has again after a restart,
                 such as ``"orders-worker-1"``. What handlers return, dead letters, retry records and the offsets
                 are then committed in transactions: a consumer with isolation.level=read_committed sees the outputs of
-                each record exactly once. The consumer needs isolation.level=read_committed itself. A transaction is
-                committed every ``auto.commit.interval.ms``, or earlier if half of what may be read ahead waits for it.
+                each record exactly once, unless you seek or brokers delete records. The consumer needs
+                isolation.level=read_committed itself. A transaction is committed every ``auto.commit.interval.ms``, or
+                earlier if half of what may be read ahead waits for it.
 
         Returns:
             How many records this call has done, retried and given up, how many came again that had been done before,
@@ -584,9 +585,9 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
     def track(self, records: Iterable[Record[Any, Any]]) -> Work:
         """Track these records, which a poll returned and which your program handles in any order.
 
-        Call it with the records of each poll, ``work.done(record)`` (on any thread) for each record that is done, and
-        ``consumer.commit(work)`` now and then. It commits the lowest offset of each partition that is not done,
-        over all tracked records. Partitions that are revoked are forgotten. `process` also provides a loop, workers and
+        Call it with the result of each poll, ``work.done(record)`` (on any thread) for each record that is done, and
+        ``consumer.commit(work)`` now and then: this commits the lowest offset of each partition that is not done, over
+        all tracked records. Partitions that are revoked are forgotten. `process` also provides a loop, workers and
         retries.
 
         Raises:
@@ -644,10 +645,10 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
         """Commit the returned records (with auto-commit), leave the group and stop. Idempotent; never hangs.
 
         Args:
-            timeout: seconds for everything together, 30 by default.
+            timeout: seconds for everything together; None: 30, or what `stop` allowed.
             leave: whether to leave the group (KIP-1092). None: a dynamic member leaves, and a static one
                 (group.instance.id) stays a member until its session ends. True: a static member leaves, too. False:
-                the group is not notified, so a process that restarts soon causes one rebalance less.
+                a dynamic member, too, stays until its session ends.
         """
         self._close(timeout, processed_only=False, leave=leave)
 

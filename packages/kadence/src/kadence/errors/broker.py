@@ -69,11 +69,10 @@ def _rebuild(cls: type[BrokerError], message: str, code: int) -> BrokerError:
 
 
 class OffsetOutOfRangeError(BrokerError):
-    """The position is not in the partition's log, and no reset policy says where to go.
+    """The partition's log does not have the offset. Polls raise it with auto.offset.reset=none, or for a range.
 
     Attributes:
-        partition: the partition. position: the next offset that would have been read. Both None: it does not
-            say.
+        partition: the partition. position: the next offset that would have been read. Both are None if unknown.
     """
 
     code = error_codes.OFFSET_OUT_OF_RANGE
@@ -131,7 +130,7 @@ class UnknownTopicOrPartitionError(BrokerError):
     """The cluster has no such topic or partition.
 
     Attributes:
-        partitions: which, where a call named several; empty: those that the call was about.
+        partitions: those that the cluster does not have, if the call named several; empty: all that it named.
     """
 
     code = error_codes.UNKNOWN_TOPIC_OR_PARTITION
@@ -236,13 +235,13 @@ class FencedInstanceIdError(BrokerError):
 
 
 class ProducerFencedError(BrokerError):
-    """Another producer with the same transactional.id took over, or the transaction took too long."""
+    """Another producer took over the transactional.id, or (without transactions v2) a transaction took too long."""
 
     code = error_codes.PRODUCER_FENCED
 
 
 class UnreleasedInstanceIdError(BrokerError):
-    """Another process uses the same group.instance.id (KIP-848, where the newcomer is the one refused)."""
+    """Another process uses the same group.instance.id, or did until just now (KIP-848)."""
 
     code = error_codes.UNRELEASED_INSTANCE_ID
 

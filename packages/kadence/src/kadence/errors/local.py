@@ -53,7 +53,7 @@ __all__ = [
 
 
 class KafkaError(Exception):
-    """The base class of all errors that Kadence raises."""
+    """The base class of Kadence's errors. Arguments of a wrong type or value mostly raise TypeError or ValueError."""
 
     retriable: bool = False
     """Whether the same call may succeed later without any change to the program or the cluster's settings."""
@@ -66,10 +66,10 @@ class TransportError(KafkaError):
 
 
 class ConnectError(TransportError):
-    """A broker could not be connected to.
+    """The client could not connect to a broker.
 
-    The message names the address, the step that failed (such as name look-up or TLS handshake; none for TCP) and the
-    cause.
+    The message names the address, the cause, and the step that failed (such as name look-up or TLS handshake), unless
+    it is TCP.
     """
 
 
@@ -94,7 +94,7 @@ class UnsupportedVersionError(TransportError):
 
 
 class AuthenticationError(TransportError):
-    """The broker refused this client's credentials or certificate."""
+    """The broker refused this client's credentials or certificate, or the client got no token or ticket."""
 
     retriable = False
 
@@ -104,11 +104,11 @@ class LocalError(KafkaError):
 
 
 class ConfigError(LocalError, ValueError):
-    """A configuration key or value cannot be used. The message has the value, the allowed ones and advice.
+    """A configuration key, a value or an argument cannot be used. The message says what to change.
 
     Attributes:
-        key: the key or option that is wrong, as Kafka or the room's documentation spells it; where several are, the
-            first; None: the mistake is not that of one key.
+        key: the key or option that is wrong, as its documentation spells it; the first, if several are; None: the
+            mistake is not that of one key.
     """
 
     def __init__(self, text: str = "", *, key: str | None = None) -> None:
@@ -128,19 +128,19 @@ class AssignorError(LocalError):
 
 
 class ClosedError(IllegalStateError):
-    """The object was used after close()."""
+    """The client is closed or being closed, or stop() ended the call."""
 
 
 class ConcurrentAccessError(IllegalStateError):
-    """A second thread entered an object that belongs to one thread."""
+    """A second thread used a consumer, or an asyncio client was used on another event loop or polled by two tasks."""
 
 
 class ForkedError(IllegalStateError):
-    """The object was made before fork() and is used in the child."""
+    """The client was made before fork(), and is used in the child process."""
 
 
 class WakeupError(LocalError):
-    """wakeup() ended this call, or the next one that would have blocked."""
+    """wakeup() ended this call, which was waiting or was about to wait."""
 
 
 class KafkaTimeoutError(LocalError):
@@ -150,20 +150,20 @@ class KafkaTimeoutError(LocalError):
 
 
 class HandlerTimeoutError(LocalError, TimeoutError):
-    """A handler of `Consumer.process` took longer than ``timeout``, and was cancelled; that was one attempt.
+    """A handler of `Consumer.process` took longer than ``timeout``, and was cancelled or killed: a failed attempt.
 
-    It is a built-in TimeoutError as well: ``Retry(on=(TimeoutError,))`` has it tried again.
+    It is a built-in TimeoutError as well: with ``Retry(on=(TimeoutError,))`` the record is tried again.
     """
 
 
 class WorkerDiedError(LocalError):
-    """A process in which a handler of `Consumer.process` ran has ended; that was one attempt of its record."""
+    """A process in which a handler of `Consumer.process` ran has died: a failed attempt of its record."""
 
 
 class WorkerStartError(LocalError):
-    """A process for handlers of `Consumer.process` did not start: an import failed.
+    """A process for handlers of `Consumer.process` could not import the program or the handler's module in time.
 
-    It imports the program and the handler's module. A failure is no attempt of a record, and ends the processing.
+    That does not count as an attempt of a record, and ends `Consumer.process`.
     """
 
 
@@ -172,11 +172,11 @@ class SerializationError(LocalError):
 
 
 class RecordDeserializationError(SerializationError):
-    """A deserialiser refused a record; its exception is the cause. Polls raise it until you seek past the record.
+    """A deserialiser refused a record; its exception is the cause. Polls of a `Consumer` raise it until you seek.
 
     Attributes:
         partition: the record's partition. offset: its offset; ``seek(partition, offset + 1)`` skips the record.
-        field: ``key`` or ``value``. record: the record with its key and value as bytes.
+        field: ``key`` or ``value``. record: the record with its key and value as bytes; None: it was read as a table.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class RecordDeserializationError(SerializationError):
 
 
 class DeadLetterError(LocalError):
-    """The dead letter record of a record could not be written. The record was not skipped; the next poll tries again.
+    """The dead letter record of a record could not be written. The record is not skipped: a poll returns it again.
 
-    `Consumer.process` ends with it if the topic can never take the dead letter record; the record is not done then.
+    `Consumer.process` raises this only if the topic can never take the dead letter record; the record is not done then.
     """
 
 
@@ -214,7 +214,7 @@ class UnsupportedRecordFormatError(CorruptRecordError):
 
 
 class RecordTooLargeError(LocalError):
-    """A batch or a request would exceed a size limit."""
+    """A record, a batch or a request exceeds a size limit, which the message names."""
 
 
 class RowsNotWrittenError(LocalError):
@@ -243,7 +243,7 @@ class NoOffsetForPartitionError(LocalError):
 
 
 class MissingDependencyError(LocalError, ImportError):
-    """An optional dependency is not installed. The message names the extra to install."""
+    """Something that the call needs is missing, such as an extra of Kadence. The message names it."""
 
 
 class FatalNetworkError(LocalError):
@@ -259,14 +259,14 @@ class TransactionAbortedError(LocalError):
 
 
 class CommitFailedError(LocalError):
-    """The commit failed because the group has removed this member, or it no longer owns the partitions.
+    """The commit failed: the group has removed this member, or the partitions are not assigned to it (any more).
 
-    Usually the time between two polls was longer than max.poll.interval.ms. The partitions' new owners will read
-    the records again.
+    Usually the time between two polls was longer than max.poll.interval.ms. The partitions' new owners read the
+    records again. With `assign` it means that the group has members.
 
     Attributes:
-        partitions: the partitions that were not committed because other members own them now; the others of the
-            call were committed. Empty: no partition was committed.
+        partitions: those that were not committed because this member does not have them; the others of the call
+            were committed. Empty: none was committed.
     """
 
     def __init__(self, message: str = "", *, partitions: frozenset[TopicPartition] = frozenset()) -> None:
@@ -275,10 +275,10 @@ class CommitFailedError(LocalError):
 
 
 class SchemaRegistryError(TransportError):
-    """The schema registry could not be reached, or did not answer as a registry does, again and again.
+    """The schema registry could not be reached, or did not answer as a registry does, also after retries.
 
-    It says nothing of a record: where a deserialiser raises it, the record is not bad, whatever
-    ``deserialization.errors`` says, and the next poll tries again.
+    If a deserialiser raises it, the record is not treated as bad (``deserialization.errors``): the poll raises the
+    error, and the next poll tries again.
     """
 
 
@@ -287,7 +287,7 @@ class SchemaNotFoundError(SerializationError):
 
 
 class SchemaRefusedError(SerializationError):
-    """The schema registry does not take a schema: it cannot be read, or is not compatible with those before it."""
+    """The schema registry refused a schema: it cannot read it, or the schema is not compatible with earlier ones."""
 
 
 class AnswerPendingError(BaseException):

@@ -41,7 +41,7 @@ class MetricName:
 
     @property
     def cumulative(self) -> bool:
-        """True if the value only grows: Kafka's names of such metrics end in ``-total``."""
+        """True if the name ends in ``-total``: the value only grows."""
         return self.name.endswith("-total")
 
     @property

@@ -91,10 +91,10 @@ def _is_own_socket(path: Path) -> bool:
 
 
 def publish_state(*consumers: _Published) -> StatePublisher:
-    """Let ``kadence top`` on this machine show these consumers: partitions that are not fetched, stalls, rebalances.
+    """Let your ``kadence top`` on this machine show these consumers: what is not fetched, stalls, rebalances.
 
     Args:
-        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`. They are not kept alive.
+        consumers: each a `kadence.Consumer` or `kadence.AsyncConsumer`. The publisher does not keep them alive.
 
     Returns:
         The publisher. It stops at its ``close()`` or at the end of ``with``.

@@ -25,8 +25,8 @@ class WrittenRows(NamedTuple):
 
     Attributes:
         rows: their number.
-        first_offset, last_offset: the offsets of the first and the last of them; -1 if the broker did not say
-            (acks=0, or a retry of a batch that it already had). Records of other producers may lie between them.
+        first_offset, last_offset: the offsets of the first and the last of them; -1 if the broker did not say (with
+            acks=0; rarely after a retry). Records of other producers may lie between them.
     """
 
     rows: int
@@ -165,9 +165,9 @@ class ArrowDelivery(LikeFuture[ArrowSummary]):
     def add_done_callback(self, callback: Callable[[ArrowDelivery], object]) -> None:
         """Call ``callback(self)`` when every row is acknowledged or has failed.
 
-        If that is so already, it runs at once, on this thread. Otherwise it runs on the network thread, with an
-        `AsyncProducer` on the event loop. It must be quick, because the producer sends nothing meanwhile; its
-        exceptions are logged.
+        It runs on the network thread, or at once on this thread if that is so already; with an `AsyncProducer`, on
+        the event loop. It must be quick, because the network thread sends nothing meanwhile; its exceptions are
+        logged.
         """
         self._gate.check_entry()
         self._when_done(at_home(self._gate, callback))

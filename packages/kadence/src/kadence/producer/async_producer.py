@@ -54,9 +54,9 @@ __all__ = ["AsyncProducer"]
 class AsyncProducer:
     """`Producer` for asyncio: the same calls, awaited. It belongs to the event loop it is made on.
 
-    A network thread of the client's own talks to the brokers, and no call below blocks the loop; there is
-    no thread pool. Any number of tasks may share one. A cancelled ``send()`` has not handed over its record. One that
-    returned has, and cancelling the await of its future does not stop the record from being sent.
+    A network thread of the client's own talks to the brokers, and no call below waits for them on the loop's thread.
+    Any number of tasks may share one producer. If ``send()`` is cancelled, its record is not sent. Cancelling the await
+    of its future does not stop the record from being sent.
 
     Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
     in Kafka's Java client, so producers of any language agree.
@@ -125,7 +125,7 @@ class AsyncProducer:
     ) -> RecordFuture:
         """Queue one record. The producer sends it in the background.
 
-        Waits only until the topic's metadata are known and `buffer.memory` has room for the record, at most
+        Waits until the topic's metadata are known and `buffer.memory` has room for the record, at most
         ``max.block.ms``.
 
         Args:
@@ -142,14 +142,16 @@ class AsyncProducer:
             SerializationError: key, value or a header is not bytes, or a serialiser failed (see the cause).
             RecordTooLargeError: above ``max.request.size`` or ``buffer.memory``.
             UnknownTopicOrPartitionError: the topic does not exist after ``max.block.ms``, or has no such partition.
+            TopicAuthorizationError, InvalidTopicError: this client may not write to the topic, or Kafka does not allow
+                its name.
             KafkaTimeoutError: no broker answered for the topic's metadata, or no memory became free, within
                 ``max.block.ms``.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
             IllegalStateError: the producer has a ``transactional.id``, and no transaction is open. Or a callback of
                 the producer's own futures called this, and the call would have to wait.
 
-        In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
-        the transaction would lack the record. It can only be aborted then.
+        In a transaction each of these errors except SerializationError and IllegalStateError makes the transaction
+        fail, even if you catch the error: call `abort_transaction`.
         """
         taken: RecordFuture | Outgoing | None = self._put(topic, value, key, partition, timestamp, headers)
         if isinstance(taken, RecordFuture):
@@ -209,7 +211,7 @@ class AsyncProducer:
         """Queue all rows of a table as records. The producer sends them in the background, as with `send`.
 
         Every row is checked before the first is queued: if one row is bad, none is sent. Rows of one partition
-        keep their order. Waits until a topic's metadata are known and until `buffer.memory` has room, at most
+        keep their order. Waits until a topic's metadata are known, and whenever `buffer.memory` has no room, at most
         ``max.block.ms`` each time.
 
         Args:
@@ -239,7 +241,7 @@ class AsyncProducer:
         return await self._shell.run(self._calls.send_arrow(data, topic))
 
     async def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of ``topic``. Waits and raises as `send`."""
+        """The partitions of ``topic``. Waits for the topic's metadata, and raises, as `send` does."""
         return await self._shell.run(self._calls.partitions_for(topic))
 
     async def flush(self, timeout: Seconds | None = None) -> None:
@@ -261,7 +263,7 @@ class AsyncProducer:
 
         Any thread may call it; sends no request, and waits for nothing.
 
-        Rates and averages are of the last 60 to 90 s. A value that was never measured is NaN.
+        Rates and averages are of the last 60 to 90 s. An average of no values is NaN.
         """
         return self._calls.metrics()
 
@@ -279,7 +281,7 @@ class AsyncProducer:
 
         The brokers first abort a transaction that an earlier producer with the same ``transactional.id`` left open.
 
-        If that producer still runs, all its calls fail with `ProducerFencedError` from then on.
+        If that producer still runs, its transactions fail with `ProducerFencedError` from then on.
 
         Raises:
             IllegalStateError: no ``transactional.id``, or not the first call.
@@ -296,7 +298,7 @@ class AsyncProducer:
 
         Raises:
             IllegalStateError: a transaction is open already, or `init_transactions` was not called.
-            ProducerFencedError: another producer took over the ``transactional.id``.
+            ProducerFencedError: an earlier call found that another producer took over the ``transactional.id``.
         """
         begin(self._send_checks)
 
@@ -323,17 +325,17 @@ class AsyncProducer:
     async def commit_transaction(self) -> None:
         """Send what is left, wait until every record is acknowledged, and commit the transaction.
 
-        Consumers with ``isolation.level=read_committed`` see all its records from then on.
+        Consumers with ``isolation.level=read_committed`` see its records soon afterwards.
 
         Raises:
             IllegalStateError: no transaction is open, or another call of `abort_transaction` has aborted it meanwhile.
-            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. Until the coordinator
-                is asked to commit, which waits for all records and offsets, `abort_transaction` ends it instead.
+            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. While records or
+                offsets are not acknowledged, you can call `abort_transaction` instead.
             ProducerFencedError: another producer took over the ``transactional.id``, or brokers before transactions
                 v2 aborted a transaction that was open for longer than ``transaction.timeout.ms``. Close this
                 producer.
             KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
-                and begin a new transaction.
+                and begin a new transaction, unless a note of the error says otherwise.
         """
         await self._settle(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
 
@@ -343,7 +345,7 @@ class AsyncProducer:
         Consumers with ``isolation.level=read_committed`` never see its records.
 
         Raises:
-            IllegalStateError: no transaction is open.
+            IllegalStateError: no transaction is open, or brokers were asked already to commit it.
             KafkaTimeoutError: not aborted within ``max.block.ms``; call it again to continue.
             ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
                 transaction.
@@ -385,14 +387,15 @@ class AsyncProducer:
     # ------------------------------------------------------------ the end
 
     async def close(self, timeout: Seconds | None = None) -> None:
-        """Send what is left, abort an open transaction and stop. Further calls do nothing.
+        """Send what is left, abort an open transaction and stop. Another `close` does nothing.
 
         In a signal handler it may return before the producer has ended, which happens soon after: if the signal came in
         the middle of another call, that call continues first.
 
         Args:
             timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning has their
-                number. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
+                number. None: each record has its ``delivery.timeout.ms``, unless `stop` gave a shorter time. 0: drop
+                all unsent records at once.
         """
         if self._send_checks.is_forked:
             # The thread and the sockets are the parent's; there is nothing to end here.
@@ -406,14 +409,14 @@ class AsyncProducer:
             await self._shell.end(self._network, self._engine, deadline)
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """Announce that the program is to end: `stopping` is now true, and `close` without a timeout is bounded.
+        """Announce that the program is to end: `stopping` is now true, and ``grace`` bounds waits.
 
-        Every other call works as before, so that your program can finish its present work. Any thread and a signal
-        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+        Apart from that every call works as before, so that your program can finish its present work. Any thread and a
+        signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
             grace: the seconds from now within which `close` must end, unless it gets a timeout of its own. A call that
-                waits raises `ClosedError` two seconds before. None: as long as records have.
+                waits raises `ClosedError` two seconds before. None: no bound.
         """
         self._send_checks.stop(grace)
         return self._shell.stopped()

@@ -80,7 +80,7 @@ class RecordMetadata(NamedTuple):
     """The place of a written record.
 
     Attributes:
-        offset: its offset; -1 if the broker did not say (acks=0, or a retry of a batch that it already had).
+        offset: its offset; -1 if the broker did not say (with acks=0; rarely after a retry).
         timestamp: the timestamp in the log, in ms since 1970: the record's own, or the broker's for a topic with
             ``message.timestamp.type=LogAppendTime``.
     """
@@ -484,9 +484,9 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
     def add_done_callback(self, callback: Callable[[RecordFuture], object]) -> None:
         """Call ``callback(self)`` when the record is acknowledged or has failed.
 
-        If that is so already, it runs at once, on this thread. Otherwise it runs on the network thread, with an
-        `AsyncProducer` on the event loop. It must be quick, because the producer sends nothing meanwhile; its
-        exceptions are logged. It may call `Producer.send`, but a call that would wait for this producer raises
+        It runs on the network thread, or at once on this thread if that is so already; with an `AsyncProducer`, on
+        the event loop. It must be quick, because the network thread sends nothing meanwhile; its exceptions are
+        logged. It may call `Producer.send`, but a call that would wait for this producer raises
         `IllegalStateError`.
         """
         # There may be one for each record, so this is kept short.

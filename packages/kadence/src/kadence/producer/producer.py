@@ -121,7 +121,7 @@ class Producer:
     ) -> RecordFuture:
         """Queue one record. The producer sends it in the background.
 
-        Waits only until the topic's metadata are known and `buffer.memory` has room for the record, at most
+        Waits until the topic's metadata are known and `buffer.memory` has room for the record, at most
         ``max.block.ms``.
 
         Args:
@@ -138,14 +138,16 @@ class Producer:
             SerializationError: key, value or a header is not bytes, or a serialiser failed (see the cause).
             RecordTooLargeError: above ``max.request.size`` or ``buffer.memory``.
             UnknownTopicOrPartitionError: the topic does not exist after ``max.block.ms``, or has no such partition.
+            TopicAuthorizationError, InvalidTopicError: this client may not write to the topic, or Kafka does not allow
+                its name.
             KafkaTimeoutError: no broker answered for the topic's metadata, or no memory became free, within
                 ``max.block.ms``.
             ClosedError, ForkedError, FatalNetworkError: this producer cannot be used (any more).
             IllegalStateError: the producer has a ``transactional.id``, and no transaction is open. Or a callback of
                 the producer's own futures called this, and the call would have to wait.
 
-        In a transaction each of these but SerializationError and IllegalStateError makes it fail, also if it is caught:
-        the transaction would lack the record. It can only be aborted then.
+        In a transaction each of these errors except SerializationError and IllegalStateError makes the transaction
+        fail, even if you catch the error: call `abort_transaction`.
         """
         taken: RecordFuture | Outgoing | None = self._put(topic, value, key, partition, timestamp, headers)
         if isinstance(taken, RecordFuture):
@@ -203,7 +205,7 @@ class Producer:
         """Queue all rows of a table as records. The producer sends them in the background, as with `send`.
 
         Every row is checked before the first is queued: if one row is bad, none is sent. Rows of one partition
-        keep their order. Waits until a topic's metadata are known and until `buffer.memory` has room, at most
+        keep their order. Waits until a topic's metadata are known, and whenever `buffer.memory` has no room, at most
         ``max.block.ms`` each time.
 
         Args:
@@ -233,7 +235,7 @@ class Producer:
         return self._shell.run(self._calls.send_arrow(data, topic))
 
     def partitions_for(self, topic: str) -> list[PartitionInfo]:
-        """The partitions of ``topic``. Waits and raises as `send`."""
+        """The partitions of ``topic``. Waits for the topic's metadata, and raises, as `send` does."""
         return self._shell.run(self._calls.partitions_for(topic))
 
     def flush(self, timeout: Seconds | None = None) -> None:
@@ -255,7 +257,7 @@ class Producer:
 
         Any thread may call it; sends no request, and waits for nothing.
 
-        Rates and averages are of the last 60 to 90 s. A value that was never measured is NaN.
+        Rates and averages are of the last 60 to 90 s. An average of no values is NaN.
         """
         return self._calls.metrics()
 
@@ -273,7 +275,7 @@ class Producer:
 
         The brokers first abort a transaction that an earlier producer with the same ``transactional.id`` left open.
 
-        If that producer still runs, all its calls fail with `ProducerFencedError` from then on.
+        If that producer still runs, its transactions fail with `ProducerFencedError` from then on.
 
         Raises:
             IllegalStateError: no ``transactional.id``, or not the first call.
@@ -290,7 +292,7 @@ class Producer:
 
         Raises:
             IllegalStateError: a transaction is open already, or `init_transactions` was not called.
-            ProducerFencedError: another producer took over the ``transactional.id``.
+            ProducerFencedError: an earlier call found that another producer took over the ``transactional.id``.
         """
         begin(self._send_checks)
 
@@ -317,17 +319,17 @@ class Producer:
     def commit_transaction(self) -> None:
         """Send what is left, wait until every record is acknowledged, and commit the transaction.
 
-        Consumers with ``isolation.level=read_committed`` see all its records from then on.
+        Consumers with ``isolation.level=read_committed`` see its records soon afterwards.
 
         Raises:
             IllegalStateError: no transaction is open, or another call of `abort_transaction` has aborted it meanwhile.
-            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. Until the coordinator
-                is asked to commit, which waits for all records and offsets, `abort_transaction` ends it instead.
+            KafkaTimeoutError: not committed within ``max.block.ms``; call it again to continue. While records or
+                offsets are not acknowledged, you can call `abort_transaction` instead.
             ProducerFencedError: another producer took over the ``transactional.id``, or brokers before transactions
                 v2 aborted a transaction that was open for longer than ``transaction.timeout.ms``. Close this
                 producer.
             KafkaError: a record was not written, or the transaction was open for too long. Call `abort_transaction`
-                and begin a new transaction.
+                and begin a new transaction, unless a note of the error says otherwise.
         """
         self._settle(settle(self._send_checks, Transactions.begin_commit, "commit_transaction()"))
 
@@ -337,7 +339,7 @@ class Producer:
         Consumers with ``isolation.level=read_committed`` never see its records.
 
         Raises:
-            IllegalStateError: no transaction is open.
+            IllegalStateError: no transaction is open, or brokers were asked already to commit it.
             KafkaTimeoutError: not aborted within ``max.block.ms``; call it again to continue.
             ProducerFencedError: another producer took over the ``transactional.id``, which has aborted the
                 transaction.
@@ -379,14 +381,15 @@ class Producer:
     # ------------------------------------------------------------ the end
 
     def close(self, timeout: Seconds | None = None) -> None:
-        """Send what is left, abort an open transaction and stop. Further calls do nothing.
+        """Send what is left, abort an open transaction and stop. Another `close` does nothing.
 
         In a signal handler it may return before the producer has ended, which happens soon after: if the signal came in
         the middle of another call, that call continues first.
 
         Args:
             timeout: seconds. Records that are not acknowledged by then fail with `ClosedError`, and a warning has their
-                number. None: each record has its ``delivery.timeout.ms``. 0: drop all unsent records at once.
+                number. None: each record has its ``delivery.timeout.ms``, unless `stop` gave a shorter time. 0: drop
+                all unsent records at once.
         """
         if self._send_checks.is_forked:
             # The thread and the sockets are the parent's; there is nothing to end here.
@@ -400,14 +403,14 @@ class Producer:
             self._shell.end(self._network, self._engine, deadline)
 
     def stop(self, *, grace: Seconds | None = None) -> None:
-        """Announce that the program is to end: `stopping` is now true, and `close` without a timeout is bounded.
+        """Announce that the program is to end: `stopping` is now true, and ``grace`` bounds waits.
 
-        Every other call works as before, so that your program can finish its present work. Any thread and a signal
-        handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
+        Apart from that every call works as before, so that your program can finish its present work. Any thread and a
+        signal handler may call it; `kadence.stop_on_signals` calls it when a signal comes.
 
         Args:
             grace: the seconds from now within which `close` must end, unless it gets a timeout of its own. A call that
-                waits raises `ClosedError` two seconds before. None: as long as records have.
+                waits raises `ClosedError` two seconds before. None: no bound.
         """
         self._send_checks.stop(grace)
         return self._shell.stopped()

@@ -81,15 +81,15 @@ def read(
 
     Args:
         topics: one name, or several.
-        since: where to begin, in the words of ``kadence consume --from``: ``"earliest"``; so long ago, such
-            as ``"-90s"``, ``"-15m"``, ``"1 hour ago"``, ``"-7d"`` (by this machine's clock); ``"today"``,
-            ``"yesterday"``; a date or time, ``"2026-11-22"`` or ``"2026-11-22T10:30Z"``, a datetime or a date, without
-            a zone in that of this machine; ``"-10"``, the last ten offsets of each partition; ``"1200"``,
-            an offset in each; or offsets by partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where other
-            partitions begin at their first record. A time means the first record of each partition that has this time
-            or a later one.
-        until: where to end, in the same words; records from there on are not read. None, or ``"latest"``: the end at
-            the call. With a time, records after the first one of that time are not read, even if theirs is earlier.
+        since: where reading begins, in the words of ``kadence consume --from``: ``"earliest"``; a time that long ago,
+            such as ``"-90s"``, ``"-15m"``, ``"1 hour ago"``, ``"-7d"`` (by this machine's clock); ``"today"``,
+            ``"yesterday"``; a date or time, ``"2026-11-22"`` or ``"2026-11-22T10:30Z"``, a datetime or a date, which
+            without a zone are meant in this machine's; ``"-10"``, the last ten offsets of each partition; ``"1200"``,
+            an offset of each; or offsets by partition (``{0: 1200}``, or ``{("orders", 0): 1200}``), where the others
+            begin at their first record. A time means the first record of each partition that has this time or a later
+            one.
+        until: the first records that are not read, in the same words. None, or ``"latest"``: it reads to the present
+            end. A record behind the first of that time is not read, even if its own time is earlier.
         columns: make only these columns, in this order: ``key``, ``value``, ``topic``, ``partition``, ``offset``,
             ``timestamp`` (UTC), ``timestampType``, ``headers``. None: all but headers. Fewer columns are faster. Any
             other name is a field of the values (JSON, Avro, Protobuf), such as ``amount`` or ``from.city``; a field
@@ -97,19 +97,19 @@ def read(
         key: ``"bytes"``, or ``"text"``: keys are UTF-8.
         value: ``"bytes"``; ``"text"``: UTF-8; ``"json"``: types are derived from the values;
             ``"avro"`` or ``"protobuf"``: by the schemas of a registry (``schema_registry_url=``, or a
-            ``value_deserializer`` with a reader's schema). An object becomes a struct: ``table.flatten()`` makes each
-            field a column. A JSON field whose values have types that do not go together is a string, unless
-            ``schema`` sets its type.
+            ``value_deserializer`` with a reader's schema). An object becomes a struct: ``table.flatten()`` makes a
+            column of each field. In JSON, a field whose values have types that do not fit together becomes text, unless
+            ``schema`` says its type.
         partitions: read only these partitions, by number. None: all.
-        keys: keep only records with one of these keys; None among them means no key. All records are fetched.
-        schema: with ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``,
-            or a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
-            whose value does not fit is bad: see ``errors``. None: types are derived from the values.
-        limit: keep only this many records, the newest by timestamp; None: all. It reads back from the end of each
-            partition until it has enough. With ``keys``, or if many timestamps are equal, it may read all. It may miss
-            a record that is newer than many records after it in its partition. Rows of one partition stay in order.
-        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` has the reason. With
-            ``schema`` only the field is null.
+        keys: keep only records with one of these keys; None among them means no key. All records are read for it.
+        schema: of ``value="json"``, the types of fields: ``{"amount": "double", "id": int, "from": {"city": str}}``, or
+            a ``pyarrow.Schema``. Fields that it does not name are left out; one that a value lacks is null. A field
+            that has another type is bad: see ``errors``. None: types are found in the values.
+        limit: only this many records, those with the latest timestamps; None: all. It reads back from the end of each
+            partition until it has enough (with ``keys``, or if timestamps are equal: all of it), so it may miss a late
+            timestamp far before the end. The rows of a partition keep its order.
+        errors: ``"raise"``, or ``"null"``: a bad key or value is null, and a column ``error`` says why. With ``schema``
+            the field alone is null.
         progress: show a bar in a terminal or a notebook, if tqdm is installed (``pip install 'kadence[notebook]'``).
         settings: of a consumer, e.g. ``bootstrap_servers="localhost:9092"``: by default $KADENCE_BOOTSTRAP_SERVERS,
             or else ``localhost:9092``. ``isolation_level`` is ``"read_committed"`` by default.
@@ -160,7 +160,7 @@ def read_batches(
 
     Args:
         topics, since, until, columns, key, value, partitions, keys, schema, limit, errors, progress, settings: as for
-            `read`. With ``limit``, the kept records are all in memory before the first table.
+            `read`. With ``limit`` all rows are in memory before the first table comes.
 
     Raises:
         as `read`: errors about arguments at the call, all others while it reads.

@@ -13,16 +13,16 @@ __all__ = ["GAP", "AcknowledgeType", "Acknowledged", "Acquired", "TopicIdPartiti
 
 
 class AcknowledgeType(enum.IntEnum):
-    """What the application says of a record. The numbers are the protocol's."""
+    """What becomes of a record of a queue, see `ShareConsumer.acknowledge`. The numbers are the protocol's."""
 
     ACCEPT = 1
     """It is processed, and never delivered again."""
     RELEASE = 2
     """It is given back: delivered again, unless it was delivered as often as the group allows."""
     REJECT = 3
-    """It cannot be processed: never delivered again; a group's dead letter topic gets it."""
+    """It cannot be processed: never delivered again; the group's dead letter topic gets it, if it has one."""
     RENEW = 4
-    """It is still worked on: its lock begins anew (KIP-1222)."""
+    """It is still being processed: its lock begins anew (KIP-1222)."""
 
 
 GAP: Final = 0

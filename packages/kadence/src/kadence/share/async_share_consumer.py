@@ -50,14 +50,14 @@ T = TypeVar("T")
 class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     """`ShareConsumer` for asyncio: the same calls, awaited. It belongs to its event loop.
 
-    **Leaving an ``async with`` block releases what was returned and not acknowledged, with an exception and without
-    one.** With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last
-    poll returned; so after the last loop await `commit` if its records are done. With ``explicit`` call `acknowledge`
-    for each record.
+    **Leaving an ``async with`` block releases what was returned and not acknowledged, with or without an exception.**
+    With ``share.acknowledgement.mode=implicit``, the default, the next `poll` or `commit` accepts what the last poll
+    returned; so after the last loop await `commit` if its records are done. With ``explicit`` call `acknowledge` for
+    each record.
 
     A network thread of the client's own talks to the brokers, and renews the locks of what your code holds; no call
-    below blocks the loop. One task polls; others may acknowledge or commit meanwhile. Cancelling an await loses no
-    record. The acknowledgement callback may be a coroutine function.
+    below waits for brokers on the loop's thread. One task polls; others may acknowledge or commit meanwhile. Cancelling
+    an await loses no record. The acknowledgement callback may be a coroutine function.
 
     Args:
         config: Kafka's dotted keys, e.g. ``{"bootstrap.servers": "localhost:9092", "group.id": "jobs"}``.
@@ -110,7 +110,7 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     async def unsubscribe(self, *, timeout: Seconds | None = None) -> None:
         """Leave the group. What is not acknowledged is released, also records that polls have returned.
 
-        What was said of records before still goes out. To keep what is held, `subscribe` to something else instead.
+        Acknowledgements that you gave before are still sent. To keep what is held, `subscribe` to other topics instead.
         """
         await self._run(self._calls.unsubscribe(timeout))
 
@@ -122,22 +122,22 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     ) -> Records[K_co, V_co]:
         """Wait for records, at most ``timeout`` seconds, and return them; empty when none came.
 
-        With ``share.acknowledgement.mode=implicit`` this accepts all records that the last poll returned.
-        Acknowledgements leave with the next fetch, or in a request of their own when nothing is fetched. A record
-        whose lock ended in the buffer is not returned: it is delivered again. Renewed records are returned again,
-        alone.
+        With ``share.acknowledgement.mode=implicit`` this accepts all records that the last poll returned. A record
+        whose lock ended before a poll could return it is not returned: it is delivered again. Records that you renewed
+        (`acknowledge`) are returned again, without others.
 
         Args:
             max_records: the cap for this call instead of max.poll.records; -1 for none.
 
         Raises:
-            IllegalStateError: in explicit mode, a record of the last poll was not acknowledged. It may still be.
-            RecordDeserializationError: a deserialiser refused a record. It is released; the next poll returns the
-                others. In explicit mode `acknowledge` may say something else of it before that.
-            UnsupportedRecordFormatError: as above, a batch is of a format that this client cannot read.
+            IllegalStateError: `subscribe` was not called; or, in explicit mode, a record of the last poll is not
+                acknowledged yet.
+            RecordDeserializationError: a deserialiser refused a record (deserialization.errors=raise). It is released;
+                the next poll returns the others. In explicit mode you can first `acknowledge` it otherwise.
+            UnsupportedRecordFormatError: the same for a batch of a format that this client cannot read.
             DeadLetterError: a bad record could not be written to the dead letter topic; it is released.
-            WakeupError: `wakeup` was called. KafkaError: the group refuses this consumer, each poll again, until it
-                is let in; or any other unrecoverable error.
+            WakeupError: `wakeup` was called. KafkaError: the group refuses this consumer (each poll raises it until the
+                group lets it in), or another error that needs a change by you.
 
         Source: KIP-932.
         """
@@ -251,18 +251,18 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     def acknowledge(self, records: Any, /, *place: Any, type: AcknowledgeType | None = None) -> None:  # noqa: A002
         """Say what becomes of a record that a poll returned; only with ``share.acknowledgement.mode=explicit``.
 
-        The next poll or commit sends it. Until then the last word counts.
+        The next poll or commit sends it. Until then another call for the same record replaces it.
 
         Args:
             records: a record; several, such as what `poll` returned; a table of `poll_arrow`; or a topic's name, with
                 a partition and an offset after it.
             type: ``AcknowledgeType.ACCEPT``, the default: it is done. RELEASE: deliver it again. REJECT: never deliver
-                it again; the group's dead letter topic gets it, if it has one. RENEW: its lock begins anew, and the
-                next poll returns it again; rarely needed, since locks are renewed by themselves.
+                it again; the group's dead letter topic gets it, if it has one. RENEW: its lock begins anew, and then a
+                poll returns it again; rarely needed, since the consumer renews locks by itself.
 
         Raises:
-            IllegalStateError: a record is not held: no poll has returned it, or its acknowledgement was sent. Then
-                nothing is said of the others either. Or the mode is implicit.
+            IllegalStateError: this consumer does not hold one of the records: no poll has returned it, or its
+                acknowledgement was sent. The call has no effect on the others either. Or the mode is implicit.
         """
         if not self._say(records, place, type):
             with self._shell:
@@ -275,10 +275,10 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         ``timeout`` (default.api.timeout.ms), or until the locks end.
 
         Returns:
-            for each partition the error, or None if the broker has taken all of them. With an error, at least some
-            acknowledgements of that partition do not count, and those records are delivered again:
-            InvalidRecordStateError when their locks had ended; KafkaTimeoutError when no broker has answered in time,
-            so they may count. Partitions of which all was answered before are not in it.
+            For each partition that had unanswered acknowledgements the error, or None if the broker took all of them.
+            With an error some of them do not count, and those records may be delivered again:
+            InvalidRecordStateError: their locks had ended. KafkaTimeoutError: no broker answered in time; they may
+            count.
 
         Raises:
             WakeupError: `wakeup` was called; the acknowledgements are sent all the same.
@@ -290,11 +290,11 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         await self._run(self._calls.commit_async())
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCallback | None) -> None:
-        """Call this with each end of acknowledgements: ``callback(partition, offsets, error)``. None: nothing.
+        """Have ``callback(partition, offsets, error)`` called when acknowledgements are answered or fail; None: none.
 
-        It runs inside `poll`, `process`, `commit`, `commit_async`, `unsubscribe` and `close`. What it raises is logged
-        and goes no further. A call of this consumer inside it raises `IllegalStateError`. ``error`` is None if the
-        broker has taken them.
+        It runs inside `poll`, `process`, `commit`, `commit_async`, `unsubscribe` and `close`. Its exceptions are only
+        logged. It must not call this consumer (`IllegalStateError`). ``error`` is None if the broker took the
+        acknowledgements.
         """
         with self._shell:
             self._calls.set_callback(callback)
@@ -319,12 +319,12 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
     ) -> QueueTotals:
         """Call ``handler(record)`` with every record, on several workers, and acknowledge each by itself.
 
-        It owns the loop, in both acknowledgement modes, and returns after `stop` (or a signal, see `stop_on_signals`).
-        A record is accepted when its handler returned, when the records that the handler returned are acknowledged, or
-        when its dead letter is. A handler that raises has failed an attempt; while it waits for the next one, and while
-        it runs, its lock is renewed. After the last attempt the record is rejected, and the group's dead letter topic
-        gets it, if it has one; or it is written to ``dead_letter`` and then accepted. There is no order. What is not
-        done at the end is released.
+        This call contains the poll loop, in both acknowledgement modes, and returns after `stop` (or a signal, see
+        `stop_on_signals`). A record is accepted when its handler has returned and the records that the handler returned
+        are acknowledged. If the handler raises, that is a failed attempt. While the record runs or waits for its next
+        attempt, its lock is renewed. After the last attempt it is rejected, and the group's dead letter topic gets it,
+        if there is one; or it is written to ``dead_letter`` and then accepted. There is no order. Records that are not
+        done at the end are released.
 
         Args:
             handler: a function or coroutine function that takes a record, or a list of records with ``batch``. With a
@@ -333,14 +333,14 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
             workers: how many handlers run at once, at most.
             executor: where handlers run, as for `Consumer.process`.
             retry: how often, and after which waits, a record is tried again within one delivery; None: not at all.
-                Its ``topic`` is refused: the queue itself delivers again.
+                ``Retry(topic=...)`` is not allowed.
             dead_letter: the topic for records whose attempts all failed; None: they are rejected.
             timeout: seconds that one attempt may take. A coroutine is cancelled then, which counts as a failed
-                attempt, and a process is killed; a thread cannot be: its record is released, and `Context.lost` and
-                `Context.timed_out` tell it.
+                attempt, and a process is killed; a thread cannot be stopped: its record is released, and `Context.lost`
+                and `Context.timed_out` become true.
             batch, halve, batch_format: as for `Consumer.process`.
-            max_records, max_bytes: the most that is read ahead. It is less while that keeps the workers busy: others
-                have the rest, but of a batch of the log only with ``share.acquire.mode=record_limit``.
+            max_records, max_bytes: the most that is read ahead. While less keeps the workers busy, less is read, and
+                other members can get the rest.
             drain: seconds that running handlers get at the end. Choose less than the ``grace`` of `stop_on_signals`.
 
         Returns:
@@ -349,7 +349,7 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
 
         Raises:
             DeadLetterError: a dead letter can never be written to its topic; the record is released.
-            TypeError: the handler returned something else than records to send.
+            TypeError: the handler returned something other than records to send.
             RecordDeserializationError: with ``deserialization.errors=raise``; the record is released.
             ConfigError, ValueError, TypeError: arguments that are not allowed, or a topic of dead letters that the
                 cluster does not have. Or what `poll` raises.
@@ -385,7 +385,7 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
         In implicit mode this accepts nothing: the records of the last poll are released.
 
         Args:
-            timeout: seconds for everything together, 30 by default.
+            timeout: seconds for everything together; None: 30, or what `stop` allowed.
         """
         # After fork() the sockets and the thread are the parent's: a child has nothing to say to anybody.
         if not self._shell.forked:

@@ -33,11 +33,11 @@ class Context:
 
     @property
     def lost(self) -> bool:
-        """Whether a partition of these records is revoked or lost, or is being revoked.
+        """Whether a partition of these records is revoked or lost, or is being revoked; of a queue, their locks.
 
         A long-running handler may read it, and stop by a return or an exception. Once a handler has read True, its
-        records are not committed, its outputs are not sent, and its records are redelivered. In a batch, the records
-        of other partitions are handled again by this member; that does not count as another attempt.
+        records are not committed, no more of its outputs are sent, and its records are delivered again. In a batch,
+        this member handles the records of other partitions again; that does not count as another attempt.
         """
         lost = self._is_lost()
         if lost:

@@ -78,8 +78,9 @@ class ProducerRecord(NamedTuple):
     """A record to be sent, which a handler returns or yields.
 
     Attributes:
-        topic: the topic to write to. value: bytes, or an object for the producer's ``value.serializer``. key: as value.
-        partition: None: the partitioner chooses. timestamp: ms since 1970; None: now. headers: pairs of name and bytes.
+        topic: the topic to write to. value: bytes or None. key: as value.
+        partition: None: chosen by the key, if any. timestamp: ms since 1970; None: now. headers: pairs of name and
+            bytes.
     """
 
     topic: str

@@ -94,7 +94,7 @@ class QueueTotals(Totals):
     """The counts of `ShareConsumer.process`.
 
     Attributes:
-        rejected: records whose attempts all failed, and which were rejected.
+        rejected: records whose attempts all failed, and which were rejected; ``done`` includes them.
     """
 
     rejected: int = 0

@@ -13,7 +13,7 @@ __all__ = ["NEVER", "Retry"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The retry policy of `Consumer.process`, for records whose handler raised, or took longer than ``timeout``.
+    """The retry policy of `Consumer.process`, for records whose attempt failed.
 
     After the n-th attempt it waits ``backoff * factor ** (n - 1)`` seconds, at most ``max_backoff``.
 
@@ -24,9 +24,9 @@ class Retry:
         jitter: the random share of each wait, 0 to 1: 0.2 waits 80 to 100 % of it.
         on: the exceptions after which a record is tried again, a class or a tuple of classes; any other ends the
             attempts at once.
-        topic: None retries in place, and the later records of the same key wait. Otherwise a failed record is written
-            to this topic, with the time of its next attempt in a header, and the later records of its key do not wait.
-            The consumer reads the topic, too: create it with as many partitions as are to be handled at once.
+        topic: None retries in place, and later records wait as ``order`` says. Otherwise a failed record is written to
+            this topic, with the time of its next attempt in a header, and later records do not wait. The consumer reads
+            the topic, too; create one for each group.
 
     Raises:
         ValueError: a number outside its range. TypeError: an argument is something else.

@@ -28,14 +28,14 @@ class Health(NamedTuple):
     """Answers for the probes of a supervisor such as Kubernetes.
 
     Attributes:
-        alive: False when a restart of the process helps: the network thread has ended, nothing was polled for so long
-            that the consumer has left its group, or every worker of `process` has been on one record for longer than
-            ``timeout``. Brokers that are away are no reason.
-        ready: whether it reads: it is a member of its group, or has partitions by `assign`, and not all of its
-            partitions are kept from being read. A pause does not count as that, nor full buffers. Who has had no answer
-            to a heartbeat for ``session.timeout.ms`` counts as no member. With KIP-848, whose brokers tell nobody that
-            time, it is nine heartbeat intervals, or ``session.timeout.ms`` if that is longer. A member that has no
-            partition is ready. Never without ``alive``.
+        alive: False when a restart of the process helps: the consumer is closed, its network thread has ended, nothing
+            was polled for so long that it has left its group, or every worker of `process` has been on one record for
+            longer than ``timeout``. It stays True while brokers are away.
+        ready: whether the consumer reads: it is a member of its group, or has partitions by `assign`, and not all of
+            its partitions are kept from being read. Pauses and full buffers do not make it False. A consumer that has
+            had no answer to a heartbeat for ``session.timeout.ms`` (KIP-848: for nine heartbeat intervals, if that is
+            longer) does not count as a member. A member without partitions is ready. Without ``alive`` it is False, as
+            it is after `stop`.
         why: a sentence for each thing that makes one of them False, for each partition that is not read, and for each
             record that holds up the committed offset of its partition for more than a minute (`process`).
     """

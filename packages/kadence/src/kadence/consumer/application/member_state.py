@@ -53,7 +53,7 @@ class MemberState:
         return self._calls.stalls()
 
     def health(self) -> Health:
-        """Whether it is alive and ready, and if not why: for the probes of a supervisor.
+        """Whether this consumer is alive and ready, and if not, why: for the probes of a supervisor.
 
         Any thread may call it; it sends no request and waits for nothing.
         """
@@ -64,15 +64,18 @@ class MemberState:
 
         Any thread may call it; sends no request.
 
-        Rates and averages are of the last 60 to 90 s. A value that was never measured is NaN; a metric that says
-        how long ago something happened is -1 if it never did.
+        Rates and averages are of the last 60 to 90 s. An average of no values is NaN; a metric that says how long
+        ago something happened is -1 if it never did.
         """
         return self._calls.metrics()
 
     # ------------------------------------------------------------ ending a wait
 
     def wakeup(self) -> None:
-        """From any thread: make the call that waits now, or the next one that would, raise `WakeupError`."""
+        """From any thread: make the call that waits now, or the next one that would, raise `WakeupError`.
+
+        `subscribe`, `unsubscribe`, `assign`, `seek` and `close` never raise it.
+        """
         self._core.wakeup()
 
     def stop(self, *, grace: Seconds | None = None) -> None:
@@ -85,8 +88,8 @@ class MemberState:
         Args:
             grace: within how many seconds from now `close` must end, unless it gets a timeout of its own. Pass the time
                 that the program's supervisor (Kubernetes, systemd) allows. A call that waits for brokers raises
-                `ClosedError` two seconds before; one that begins later has two seconds. None: `close` has 30 s, as by
-                default, and calls what their own timeouts allow.
+                `ClosedError` two seconds before; one that begins later has two seconds. None: `close` may take 30 s,
+                and other calls as long as their own timeouts allow.
         """
         return self._calls.stop(grace)
 

@@ -40,8 +40,8 @@ class ConsumerState(MemberState):
 
         `group_metadata` and `rebalances` change in the same poll. `assign` and the calls like it change it at once;
         partitions that are created later (`assign_topics`) appear after the next poll. Between polls the group may take
-        some away. Calls that name one of these then have no effect on it, even if it has come back meanwhile, or raise
-        that it was lost; the next poll reports it (`on_partitions_lost`).
+        some away. Until the next poll reports that (`on_partitions_lost`), calls for such a partition have no effect on
+        it, or raise an error.
         """
         return self._calls.assignment()
 

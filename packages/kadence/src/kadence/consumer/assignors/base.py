@@ -51,7 +51,7 @@ class MemberSubscription:
     """The subscription of one member, as it was sent in JoinGroup.
 
     Attributes:
-        topics: the topics that it subscribes to. owned: the partitions that it reports to own now.
+        topics: the topics that it subscribes to. owned: the partitions that it reports as its own.
         generation: the generation in which it got them; −1: not reported (KIP-792).
         user_data: the result of its `Assignor.user_data`. rack: its client.rack.
         instance_id: its group.instance.id (KIP-345); None for a dynamic member.

@@ -27,7 +27,7 @@ class ShareConsumerState(MemberState):
         return self._calls.subscription()
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that the group has assigned to this consumer. Others may have them, too."""
+        """The partitions that the group has assigned to this consumer. Other members may have them, too."""
         return self._calls.assignment()
 
     @property
