@@ -69,8 +69,8 @@ Generated from consumer.py by tools/generate.py; do not edit. The rules are in t
         "callback: runs as ``callback(offsets, error)`` inside a later `poll`, `commit`, `unsubscribe` or `close`, in\n"
         "                the order of the commits. ``error`` is None if the commit succeeded.": (
             "callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later\n"
-            "                `poll`, `commit`, `unsubscribe` or `close`, in the order of the commits. ``error`` is None\n"
-            "                if the commit succeeded."
+            "                `poll`, `commit`, `unsubscribe` or `close`, in the order of the commits. ``error`` is\n"
+            "                None if the commit succeeded."
         ),
     },
 )
@@ -134,8 +134,8 @@ _PRODUCER: Final = '''"""`Producer` for asyncio: the same calls, awaited. It bel
     Any number of tasks may share one producer. If ``send()`` is cancelled, its record is not sent. Cancelling the await
     of its future does not stop the record from being sent.
 
-    Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
-    in Kafka's Java client, so producers of any language agree.
+    Idempotent by default: retries neither repeat nor reorder records of a partition. By default keys choose partitions
+    as in Kafka's Java client.
 
     Example:
         >>> async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:  # doctest: +SKIP

@@ -105,8 +105,8 @@ class GroupMetadata:
     ``member_id`` is "" before it joins.
 
     Attributes:
-        topic_ids: the ids of the topics that the member reads, by name, as far as they are known. With them a producer
-            commits no offsets for a new topic that has the name of a deleted one (KIP-1319). They are not compared.
+        topic_ids: the ids of the topics that the member reads, by name, as far as they are known. With them brokers of
+            Kafka 4.4 refuse offsets of a deleted topic for a new one of its name (KIP-1319). They are not compared.
     """
 
     group_id: str

@@ -12,7 +12,7 @@ __all__ = ["ClusterDescription", "describe_cluster"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers of a cluster, and its controller (with KRaft brokers name any broker); None: there is none."""
+    """The brokers of a cluster, and its controller (None: there is none; with KRaft brokers name any broker)."""
 
     cluster_id: str | None
     controller: Node | None

@@ -242,8 +242,6 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
                 OffsetOutOfRangeError: its log does not have its position, and auto.offset.reset=none; or see `assign`.
             KafkaError: another error that needs a change by you, such as a refused login.
             Exception: a callback raised it.
-
-        Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
         if foreign:
             refuse(self.poll, foreign)
@@ -469,8 +467,8 @@ class AsyncConsumer(ConsumerState, Generic[K_co, V_co]):
         Args:
             offsets: as for `commit`.
             callback: a function or coroutine function. It runs as ``callback(offsets, error)`` inside a later
-                `poll`, `commit`, `unsubscribe` or `close`, in the order of the commits. ``error`` is None
-                if the commit succeeded.
+                `poll`, `commit`, `unsubscribe` or `close`, in the order of the commits. ``error`` is
+                None if the commit succeeded.
         """
         with self._shell:
             self._calls.commit_async(offsets, callback)

@@ -245,8 +245,6 @@ class Consumer(ConsumerState, Generic[K_co, V_co]):
                 OffsetOutOfRangeError: its log does not have its position, and auto.offset.reset=none; or see `assign`.
             KafkaError: another error that needs a change by you, such as a refused login.
             Exception: a callback raised it.
-
-        Source: KIP-41 (max.poll.records), KIP-62 (max.poll.interval.ms).
         """
         if foreign:
             refuse(self.poll, foreign)

@@ -58,8 +58,8 @@ class AsyncProducer:
     Any number of tasks may share one producer. If ``send()`` is cancelled, its record is not sent. Cancelling the await
     of its future does not stop the record from being sent.
 
-    Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
-    in Kafka's Java client, so producers of any language agree.
+    Idempotent by default: retries neither repeat nor reorder records of a partition. By default keys choose partitions
+    as in Kafka's Java client.
 
     Example:
         >>> async with AsyncProducer(bootstrap_servers="localhost:9092") as producer:  # doctest: +SKIP

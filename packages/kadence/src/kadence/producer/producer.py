@@ -55,8 +55,8 @@ __all__ = ["Producer"]
 class Producer:
     """Writes records to topics. Any number of threads may share one.
 
-    Idempotent by default: retries neither repeat nor reorder records of a partition. Keys choose partitions as
-    in Kafka's Java client, so producers of any language agree.
+    Idempotent by default: retries neither repeat nor reorder records of a partition. By default keys choose partitions
+    as in Kafka's Java client.
 
     Example:
         >>> with Producer(bootstrap_servers="localhost:9092") as producer:  # doctest: +SKIP

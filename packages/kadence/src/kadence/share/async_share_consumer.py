@@ -138,8 +138,6 @@ class AsyncShareConsumer(ShareConsumerState, Generic[K_co, V_co]):
             DeadLetterError: a bad record could not be written to the dead letter topic; it is released.
             WakeupError: `wakeup` was called. KafkaError: the group refuses this consumer (each poll raises it until the
                 group lets it in), or another error that needs a change by you.
-
-        Source: KIP-932.
         """
         if foreign:
             refuse(self.poll, foreign)

@@ -20,7 +20,7 @@ class Context:
     """The second argument of a handler that takes two: ``handle(record, context)``.
 
     Attributes:
-        attempt: 1 for the first attempt, 2 for the second one.
+        attempt: 1 for the first attempt, 2 for the second one; in a batch, the highest.
     """
 
     __slots__ = ("_tasks", "attempt")

@@ -29,7 +29,7 @@ class Work:
         self._left = set(places)
 
     def done(self, record: Record[Any, Any]) -> None:
-        """This record is done: handled, skipped, or given up for good. Repeating the call has no effect.
+        """Mark this record as done: handled, skipped, or given up for good. Repeating the call has no effect.
 
         Raises:
             IllegalStateError: the record is not one of these. ForkedError: it was read before fork(), in the parent.

@@ -80,7 +80,7 @@ class AsyncRebalanceListener(Protocol):
     """As `RebalanceListener`, for `AsyncConsumer`: each method may be a function or a coroutine function.
 
     Coroutine functions are awaited inside poll(), unsubscribe() or close(), on the consumer's event loop. A
-    `RebalanceListener` does as well where nothing has to be awaited.
+    `RebalanceListener` is accepted, too.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition], /) -> Awaitable[None] | None:

@@ -45,11 +45,11 @@ class MemberState:
     # ------------------------------------------------------------ what was measured
 
     def network_lateness(self) -> NetworkLateness:
-        """How late the network thread ran, and how many heartbeats the native thread sent in its place."""
+        """How late the network thread ran, and how many heartbeats a native thread sent in its place."""
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:
-        """The last 100 stalls (stall.report.ratio): where the application's thread was, and with which records."""
+        """The last 100 times that your code did not poll for long (stall.report.ratio): where, and with which records."""
         return self._calls.stalls()
 
     def health(self) -> Health:

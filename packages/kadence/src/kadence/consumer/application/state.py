@@ -48,6 +48,7 @@ class ConsumerState(MemberState):
     def pause(self, partitions: Partitions) -> None:
         """Return no records of these partitions until `resume`. Buffered records are kept. Any thread may call it.
 
+        A rebalance that revokes a partition ends its pause, even if the partition comes back at once (`EAGER`).
         Independently of this, `process` pauses partitions of which it has read enough ahead.
         """
         self._calls.pause(partitions)
@@ -64,7 +65,7 @@ class ConsumerState(MemberState):
         return self._calls.finished()
 
     def paused(self) -> frozenset[TopicPartition]:
-        """The partitions that `pause` was called for and `resume` was not; not those that `process` pauses."""
+        """The partitions that `pause` has paused; not those that `process` pauses."""
         return self._calls.paused()
 
     def not_fetched(self) -> dict[TopicPartition, NotFetched]:
