@@ -67,7 +67,7 @@ class AsyncAdmin(AsyncOperations):
         A second `close` does nothing.
 
         Args:
-            timeout: accepted as by the other clients' ``close``; this one waits for no broker.
+            timeout: has no effect, because this call waits for no broker.
         """
         del timeout
         self._finalizer.detach()

@@ -267,8 +267,8 @@ class AsyncOperations:
     ) -> Outcomes[str, dict[TopicPartition, OffsetAndMetadata]]:
         """The offsets that each of several groups has committed, for all its partitions.
 
-        Each coordinator gets one request for all of its groups (KIP-709); brokers before Kafka 3.0 get one for each
-        group. A group that does not exist has no offsets.
+        Each coordinator gets one request for all of its groups (KIP-709; before Kafka 3.0 one for each group). A group
+        that does not exist has no offsets.
 
         Args:
             require_stable: as of `list_consumer_group_offsets`.

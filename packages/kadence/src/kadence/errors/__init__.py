@@ -40,7 +40,7 @@
         │   └── LogTruncationError      of OffsetOutOfRangeError: records that were read are gone (KIP-320)
         └── unknown codes are BrokerError itself
 
-All are picklable, because Spark carries them between processes, and all can be imported from this package.
+All are picklable, and can be imported from this package.
 """
 
 from kadence.errors.broker import (

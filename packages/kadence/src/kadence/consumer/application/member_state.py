@@ -49,7 +49,7 @@ class MemberState:
         return self._calls.network_lateness()
 
     def stalls(self) -> Sequence[Stall]:
-        """The last 100 times that your code did not poll for long (stall.report.ratio): where, and with which records."""
+        """The last 100 times your code did not poll for long (stall.report.ratio): where, and with which records."""
         return self._calls.stalls()
 
     def health(self) -> Health:
