@@ -196,7 +196,7 @@ class RecordDeserializationError(SerializationError):
 
 
 class DeadLetterError(LocalError):
-    """The dead letter record of a record could not be written. The record is not skipped: a poll returns it again.
+    """The dead letter record of a record could not be written. The record is not skipped: the next poll tries again.
 
     `Consumer.process` raises this only if the topic can never take the dead letter record; the record is not done then.
     """
