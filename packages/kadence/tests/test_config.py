@@ -136,6 +136,8 @@ def test_c4_auto_is_the_default_and_means_classic_where_a_key_of_that_is_set(
 def test_a_key_given_twice_is_refused() -> None:
     with pytest.raises(ConfigError, match="given twice"):
         ConsumerConfig.parse({**BOOTSTRAP, "group.id": "a"}, group_id="b")
+    with pytest.raises(ConfigError, match=r"group\.id is given twice: as 'group.id' and 'group_id'"):
+        ConsumerConfig.parse({**BOOTSTRAP, "group.id": "a", "group_id": "b"})
 
 
 def logged(argument: object) -> str:

@@ -38,7 +38,7 @@ PRODUCER = {
     "a text": Row(
         lambda p: p.send("t", "text"),
         SerializationError,
-        "e.g. value.encode(), or set value_serializer='string'",
+        "e.g. value.encode(); a Producer does that with value_serializer='string'",
         (lambda p: p.send("t", b"text").result(10),),
     ),
     "a topic that does not exist": Row(

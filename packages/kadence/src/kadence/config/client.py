@@ -286,6 +286,9 @@ class ClientConfig:
             if not isinstance(name, str):
                 raise ConfigError(f"configuration keys are strings such as 'bootstrap.servers', not {name!r}")
             dotted = name.replace("_", ".")
+            if dotted in given:
+                mistakes.append((dotted, f"{dotted} is given twice: as {spelled[dotted]!r} and {name!r}"))
+                continue
             given[dotted] = value
             spelled[dotted] = name
         for name, value in settings.items():

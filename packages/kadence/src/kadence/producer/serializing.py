@@ -25,7 +25,7 @@ def checked_bytes(what: str, data: Any) -> bytes:
         return bytes(data)
     advice = ""
     if isinstance(data, str) and what in ("key", "value"):
-        advice = f", e.g. {what}.encode(), or set {what}_serializer='string'"
+        advice = f", e.g. {what}.encode(); a Producer does that with {what}_serializer='string'"
     raise SerializationError(
         f"{what} must be bytes or None, not {type(data).__name__}: encode it first{advice}"
     )
