@@ -1,8 +1,8 @@
-"""Records that cannot be read go to a dead letter topic, and come back from there when they are repaired.
+"""Records that cannot be decoded go to a dead letter topic, and are sent back repaired.
 
-    python examples/dead_letters.py work      reads amounts, and moves what is no whole number to amounts.dead
-    python examples/dead_letters.py show      lists what lies there, and why
-    python examples/dead_letters.py replay    repairs it, and writes it to the topic that it came from
+    python examples/dead_letters.py work      reads amounts; copies records that are no whole number to amounts.dead
+    python examples/dead_letters.py show      lists the dead letters that were not replayed yet, with their errors
+    python examples/dead_letters.py replay    repairs these, and writes them to the topic that they came from
 
 The topics ``amounts`` and ``amounts.dead`` must exist. Ctrl-C or SIGTERM ends ``work``.
 """
@@ -20,7 +20,7 @@ TOPIC, DEAD = "amounts", "amounts.dead"
 
 
 def work() -> None:
-    """Add up amounts. The consumer goes on after a bad record when brokers have its letter."""
+    """Add up amounts. After a bad record the consumer continues once brokers have acknowledged its dead letter."""
     total = 0
     with (
         stop_on_signals(grace=25),
@@ -40,7 +40,7 @@ def work() -> None:
 
 
 def letters(consumer: Consumer) -> Iterator[Record]:
-    """The dead letters that this group has not committed yet; it ends with what was the last one at the start."""
+    """The dead letters that this group has not committed yet, up to the one that is the last at the start."""
     partitions = [TopicPartition(DEAD, found.partition) for found in consumer.partitions_for(DEAD)]
     starts = consumer.beginning_offsets(partitions)
     ends = consumer.end_offsets(partitions)
@@ -52,7 +52,7 @@ def letters(consumer: Consumer) -> Iterator[Record]:
 
 
 def reader() -> Consumer:
-    """A consumer of dead letters; what is replayed is committed in its group."""
+    """A consumer of dead letters; `replay` commits in its group."""
     return Consumer(
         bootstrap_servers=SERVERS,
         group_id=f"{DEAD}.replay",
@@ -62,7 +62,7 @@ def reader() -> Consumer:
 
 
 def show() -> None:
-    """Say of each letter where it comes from, and why it is here."""
+    """Print where each letter comes from, and its error."""
     with reader() as consumer:
         for letter in letters(consumer):
             told = {
@@ -73,7 +73,7 @@ def show() -> None:
 
 
 def repair(value: bytes) -> bytes:
-    """What somebody found to be wrong: one program wrote the currency behind the amount."""
+    """Remove the currency, which one program wrote behind the amount."""
     return value.removesuffix(b" EUR")
 
 
@@ -89,7 +89,7 @@ def replay() -> None:
             futures.append(producer.send(topic, repair(letter.value), key=letter.key, headers=own))
         for future in futures:
             future.result(timeout=30)
-        # After the brokers have them all. A crash before this line replays some letters twice, and loses none.
+        # Only now, when brokers have all of them: after a crash before this line, letters are replayed twice, not lost.
         consumer.commit()
         print(len(futures), "replayed")
 

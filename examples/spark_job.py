@@ -1,9 +1,9 @@
-"""Topics on Spark: a batch over what is there, and a stream that lands what is new.
+"""A topic on Spark: a batch over all its records, and a stream that writes new ones to a table.
 
     python examples/spark_job.py [DIRECTORY]       (needs: pip install 'kadence[spark]')
 
-It counts the flights of each carrier, and writes the topic ``flights`` as a table in Parquet. Started again, the stream
-continues where it was.
+It counts the flights of each carrier, and writes the topic ``flights`` to a table of Parquet files. Started again, the
+stream continues where it ended.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SCHEMA = "carrier string, origin string, dep_delay int"
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """The columns of the JSON documents."""
+    """Three columns of the JSON documents."""
     return records.select(from_json(col("value").cast("string"), SCHEMA).alias("flight")).select("flight.*")
 
 
 def batch(spark: SparkSession) -> DataFrame:
-    """Flights by carrier, of all that the topic has now."""
+    """Flights by carrier, of all records that the topic has now."""
     reader = (
         spark.read.format("kadence").option("kafka.bootstrap.servers", SERVERS).option("subscribe", "flights")
     )
@@ -35,7 +35,7 @@ def batch(spark: SparkSession) -> DataFrame:
 
 
 def stream(spark: SparkSession, directory: Path) -> None:
-    """Land what is there and was not landed before. Without the trigger the stream would go on with new records."""
+    """Write the records that no earlier run has written. Without the trigger the stream would wait for more."""
     reader = (
         spark.readStream.format("kadence")
         .option("kafka.bootstrap.servers", SERVERS)
@@ -53,7 +53,7 @@ def stream(spark: SparkSession, directory: Path) -> None:
     query.awaitTermination()
 
 
-def main(directory: str = "demo-output") -> None:
+def main(directory: str = "demo-output/spark-job") -> None:
     """Run both."""
     spark = session("flights")
     for row in batch(spark).collect():

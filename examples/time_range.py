@@ -2,8 +2,9 @@
 
     python examples/time_range.py orders 2026-01-01T00:00+00:00 2026-01-02T00:00+00:00
 
-It prints the number of records from the first time up to the second one, and the bytes of their values. With pyarrow
-(``pip install 'kadence[arrow]'``) the records come as tables, which is several times faster.
+In each partition it reads from the first record at or after the first time, up to the first one at or after the second
+time, and prints the number of records and the bytes of their values. With pyarrow (``pip install 'kadence[arrow]'``)
+it reads Arrow tables, which is faster.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ SERVERS = os.environ.get("KADENCE_BOOTSTRAP_SERVERS", "localhost:9092")
 def ranges(
     consumer: Consumer, topic: str, start: datetime, end: datetime
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The offsets of each partition: from the first record at or after ``start`` to before the first after ``end``."""
+    """Of each partition the offsets of the first record at or after ``start``, and of the first at or after ``end``."""
     partitions = [TopicPartition(topic, found.partition) for found in consumer.partitions_for(topic)]
     ends = consumer.end_offsets(partitions)
 
     def offsets_at(time: datetime) -> dict[TopicPartition, int]:
         found = consumer.offsets_for_times(dict.fromkeys(partitions, int(time.timestamp() * 1000)))
-        # None: nothing is so late.
+        # None: no record is that late.
         return {partition: at.offset if at else ends[partition] for partition, at in found.items()}
 
     firsts, lasts = offsets_at(start), offsets_at(end)
@@ -51,7 +52,7 @@ def one_by_one(consumer: Consumer) -> tuple[int, int]:
     count = size = 0
     for record in consumer:
         count += 1
-        size += len(record.value)
+        size += len(record.value or b"")
     return count, size
 
 

@@ -1,10 +1,11 @@
-"""A worker: it posts orders to a web service, 16 at once, in order by key; it ends in order on SIGTERM or Ctrl-C.
+"""A worker: posts orders to a web service, up to 16 at once, in order for each key; SIGTERM or Ctrl-C ends it.
 
     pip install "kadence[avro,prometheus,otel]"
     python examples/worker.py
 
-Started again, it continues with what was not done. Start it several times at once, and they share the partitions.
-Traces go wherever your OpenTelemetry SDK sends them, such as that of ``opentelemetry-instrument python worker.py``.
+Started again, it continues with the orders that were not done. Several workers share the partitions; on one machine,
+give each its own $PORT. Traces go wherever your OpenTelemetry SDK sends them, such as that of
+``opentelemetry-instrument python worker.py``.
 """
 
 import json
@@ -27,7 +28,7 @@ SHOP = os.environ.get("SHOP", "http://localhost:8001/orders")
 
 
 def work(order: Record[bytes, dict[str, str]]) -> None:
-    """What the worker is for. It may take minutes, and come again after a crash: the key tells the service."""
+    """Post one order. After a crash it may be posted again: the idempotency key lets the service notice that."""
     key = f"{order.topic}-{order.partition}-{order.offset}"
     headers = {"content-type": "application/json", "idempotency-key": key}
     inject(headers)  # The service's spans belong to the order's trace.
@@ -36,7 +37,7 @@ def work(order: Record[bytes, dict[str, str]]) -> None:
 
 
 class Web(MetricsHandler):
-    """The probes of Kubernetes ask for ``/live`` and ``/ready``; Prometheus is given the metrics."""
+    """``/live`` and ``/ready`` answer the probes of Kubernetes; any other path returns metrics for Prometheus."""
 
     def do_GET(self) -> None:
         health = consumer.health()
@@ -48,7 +49,7 @@ class Web(MetricsHandler):
 
 values = AvroDeserializer(SchemaRegistryClient(REGISTRY_URL))
 settings = {"bootstrap.servers": SERVERS, "group.id": "worker", "auto.offset.reset": "earliest"}
-# Some seconds less than the supervisor waits before it kills: 30 in Kubernetes.
+# Some seconds less than the supervisor waits before it kills the process: Kubernetes waits 30 by default.
 with stop_on_signals(grace=25) as stop, Consumer(settings, value_deserializer=values) as consumer:
     trace(consumer)
     REGISTRY.register(ClientCollector(consumer))
@@ -56,7 +57,7 @@ with stop_on_signals(grace=25) as stop, Consumer(settings, value_deserializer=va
     Thread(target=web.serve_forever, daemon=True).start()
     print(f"probes and metrics: http://localhost:{web.server_port}", flush=True)
     consumer.subscribe("orders")
-    # Only what the network or the service refuses is worth another attempt; a bug in `work` is not.
+    # OSError: the service cannot be reached or refuses the order. A bug in `work` gets no further attempt.
     retry = Retry(attempts=3, on=(OSError,))
     consumer.process(work, workers=16, retry=retry, dead_letter="orders.dead", timeout=120, drain=20)
 print("ended by", stop.received.name if stop.received else "itself")

@@ -1,6 +1,6 @@
 """Log in to Amazon MSK with IAM, in place of Java's IAMClientCallbackHandler.
 
-The settings of a client; brokers that take IAM are at port 9098:
+The settings of a client; brokers listen for IAM at port 9098 (from outside AWS 9198):
 
     security.protocol=SASL_SSL
     sasl.mechanism=OAUTHBEARER
@@ -8,7 +8,7 @@ The settings of a client; brokers that take IAM are at port 9098:
 
 Needs ``pip install aws-msk-iam-sasl-signer-python``, and this file where Python finds modules: beside your program, or
 in a directory of PYTHONPATH. The credentials are AWS's usual ones: of the environment, of a profile, of the role of a
-machine, a pod or a job. The region is that of AWS_REGION or AWS_DEFAULT_REGION; EMR, Glue, Lambda and EKS set one.
+machine, a pod or a job. Set AWS_REGION or AWS_DEFAULT_REGION, unless the service that runs your program does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kadence import Token
 
 
 def token() -> Token:
-    """A token for 15 minutes: a request that AWS could be sent, signed with the credentials."""
+    """A token for 15 minutes: a request to AWS, signed with the credentials."""
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise RuntimeError("set AWS_REGION to the region of the cluster, such as eu-central-1")

@@ -31,17 +31,17 @@ SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 
 @lru_cache
 def credentials() -> Any:
-    """Of this process; they renew themselves."""
+    """The credentials of this process."""
     found, _ = google.auth.default(scopes=[SCOPE])
     return found
 
 
 def token() -> Token:
-    """Google's access token, in the form of a JWT that the brokers read: header.claims.token."""
+    """Google's access token, in the form that its brokers expect: header.claims.token, like a JWT."""
     mine = credentials()
     if not mine.valid:
         mine.refresh(Request(urllib3.PoolManager()))
-    # Google's library tells times in UTC without saying so.
+    # Google's library gives this time in UTC, without a time zone.
     expires_at = mine.expiry.replace(tzinfo=UTC).timestamp()
     email = getattr(mine, "service_account_email", None)
     if not email:

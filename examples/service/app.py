@@ -4,7 +4,7 @@
     curl -d '{"customer": "ann", "cents": 950}' -H 'content-type: application/json' localhost:8000/orders
     curl localhost:8000/totals
 
-``POST /orders`` answers when the brokers have the order. A task in the background reads the orders and adds them up.
+``POST /orders`` answers once brokers have acknowledged the order. A background task reads the orders and adds them up.
 ``/live`` and ``/ready`` are for the probes of Kubernetes.
 """
 
@@ -54,16 +54,16 @@ class Shop:
         return self.reading is not None and not self.reading.done() and self.consumer.health().alive
 
     def ready(self) -> bool:
-        """Whether it is a member of its group, and reads."""
+        """Whether the consumer is ready: see `Consumer.health`."""
         return self.consumer.health().ready
 
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
-    """Clients for as long as the service runs. uvicorn takes the signals, and ends this in order."""
+    """Clients for as long as the service runs. uvicorn handles signals, and then runs what follows the ``yield``."""
     async with (
-        # Each request waits for its own record, so there is nothing to linger for; and for max_block_ms +
-        # delivery_timeout_ms at most, 10 s here, when brokers are away.
+        # Each request waits for its own record, so lingering would only delay it. If brokers are away, it waits for at
+        # most max_block_ms + delivery_timeout_ms, here 10 s.
         AsyncProducer(
             bootstrap_servers=SERVERS,
             linger_ms=0,
@@ -111,20 +111,20 @@ async def post_order(order: Order, shop: TheShop) -> dict[str, int]:
 
 @app.get("/totals")
 async def totals(shop: TheShop) -> dict[str, int]:
-    """What each customer ordered in all."""
+    """The sums of the orders that this process has read; they begin at 0 when it starts."""
     return shop.totals
 
 
 @app.get("/live")
 async def live(shop: TheShop) -> None:
-    """Liveness: 503 when this process should be started again."""
+    """Liveness: 503 when this process should be restarted."""
     if not shop.alive():
         raise HTTPException(503)
 
 
 @app.get("/ready")
 async def ready(shop: TheShop) -> None:
-    """Readiness: 503 as long as nothing is read."""
+    """Readiness: 503 while the consumer is not ready."""
     if not shop.ready():
         raise HTTPException(503)
 

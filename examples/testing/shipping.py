@@ -8,7 +8,7 @@ from kadence import Consumer, Producer
 
 
 def ship(settings: dict[str, Any], group: str, orders: str, shipments: str, *, most: int) -> int:
-    """Ship orders, and commit each when its shipment is written; end when none has come for half a minute.
+    """Ship orders, and commit each once its shipment is written. End after ``most``, or after 30 s without an order.
 
     Args:
         settings: how to reach the brokers, under Kafka's keys.

@@ -1,9 +1,9 @@
-"""Tests with Kadence's fixtures of pytest. They need no Kafka: an embedded broker runs as long as pytest does.
+"""Tests with Kadence's fixtures for pytest. They need no Kafka: an embedded broker runs as long as pytest does.
 
     python -m pytest examples/testing
     python -m pytest examples/testing --kadence-broker localhost:9092
 
-With another broker the tests with faults are skipped.
+On such a broker the test with faults is skipped.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def test_a_broker_that_refuses_for_a_while_costs_no_order(
 
 
 def test_a_member_that_is_killed_costs_no_order(kadence_simulation: Simulations) -> None:
-    """A minute of two members' life, in virtual time: it takes a second or two."""
+    """About a minute of virtual time with two members, in a second or two."""
 
     async def pack(program: Program, order: Record) -> None:
         await asyncio.sleep(0.2)

@@ -5,10 +5,10 @@
 What became of the old parts:
 
 * ``start`` and ``stop`` are ``async with``.
-* ``getmany(timeout_ms=500)`` is ``poll(0.5)``, in seconds; iterating gives the records of all partitions.
-* The task is not cancelled but stopped: it finishes the batch in hand, and commits it.
+* ``getmany(timeout_ms=500)`` is ``poll(0.5)``, in seconds; a loop over the result gives the records of all partitions.
+* The task is not cancelled: ``stop`` lets it finish and commit the current batch.
 * ``acks="all"`` and idempotence are the defaults.
-* The functions that serialise would do here, too; names are shorter. The one called ``json`` writes no spaces.
+* The functions that serialise work here, too; names such as ``"json"`` are shorter. ``"json"`` writes no spaces.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def read(consumer: AsyncConsumer[str, dict[str, int]], balances: Counter[s
         records = await consumer.poll(0.5, max_records=100)
         for record in records:
             balances[record.key] += record.value["cents"]
-        # Also without records: a poll may have passed over bad ones. With nothing to commit it sends no request.
+        # Also without records: a poll may have passed over some that it does not return. If not, this sends nothing.
         await consumer.commit(records)
 
 
@@ -88,7 +88,7 @@ async def pay(payment: Payment, request: Request) -> dict[str, int]:
 
 @app.get("/balances")
 async def balances(request: Request) -> dict[str, int]:
-    """What everybody paid in all."""
+    """The sums of the payments that this process has read."""
     found: dict[str, int] = request.state.balances
     return found
 

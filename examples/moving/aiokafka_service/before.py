@@ -94,7 +94,7 @@ async def pay(payment: Payment, request: Request) -> dict[str, int]:
 
 @app.get("/balances")
 async def balances(request: Request) -> dict[str, int]:
-    """What everybody paid in all."""
+    """The sums of the payments that this process has read."""
     found: dict[str, int] = request.state.balances
     return found
 

@@ -4,12 +4,12 @@
 
 What became of the old parts:
 
-* The flag and its handlers are `stop_on_signals`; the last commit and the leaving have a limit now.
-* Errors are raised by `poll`, and there is no event at the end of a partition.
-* `send` waits when its buffer is full, and gives a future; the delivery report is a callback of it.
-* `poll` gives many records, and what it gave is committed at once. What is revoked is between two polls, so the
-  listener has nothing left to commit and only tells.
-* Keys go to the partitions that librdkafka chooses: ``partitioner="consistent_random"``.
+* `stop_on_signals` replaces the flag and its handlers, and limits the time of the last commit and of leaving the group.
+* `poll` raises errors, and there is no event at the end of a partition.
+* `send` waits while its buffer is full, and returns a future; here the future's result replaces the delivery report.
+* `poll` returns many records, which are committed before the next poll. Partitions are revoked inside `poll`, so the
+  listener has nothing to commit and only logs.
+* ``partitioner="consistent_random"``: keys go to the same partitions as with librdkafka.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ log = logging.getLogger("invoicing")
 
 
 class Told:
-    """Tells what this member gets and gives up."""
+    """Logs which partitions this member gets and gives up."""
 
     def on_partitions_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """New partitions."""
         log.info("assigned: %s", [partition.partition for partition in partitions])
 
     def on_partitions_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Partitions that another member gets. Their records are done and committed."""
+        """Partitions that this member gives up. Their records are done and committed."""
         log.info("revoked: %s", [partition.partition for partition in partitions])
 
     def on_partitions_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """Partitions that another member has already."""
+        """Partitions that another member may already have."""
         log.warning("lost: %s", [partition.partition for partition in partitions])
 
 

@@ -22,7 +22,7 @@ log = logging.getLogger("invoicing")
 
 
 class Worker:
-    """Reads orders and writes invoices until it is told to stop."""
+    """Reads orders and writes invoices until it is stopped."""
 
     def __init__(self) -> None:
         self.running = True
@@ -43,7 +43,7 @@ class Worker:
         self.running = False
 
     def on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Tell what this member got."""
+        """Log what this member got."""
         log.info("assigned: %s", [partition.partition for partition in partitions])
 
     def on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:

@@ -4,11 +4,11 @@
 
 What became of the old parts:
 
-* ``consumer_timeout_ms=3000`` is ``records(idle_timeout=3)``. Here the end is known: a range from the first sale since
-  the time to what is the end now. Iteration ends there, and nothing has to be waited for.
-* ``offsets_for_times`` is the same; there is no ``seek``, since the ranges say where to begin.
-* ``create_topics`` takes a dict. The functions that serialise would do here, too; names are shorter. The one called
-  ``json`` writes no spaces.
+* ``consumer_timeout_ms=3000`` would be ``records(idle_timeout=3)``. Here ``assign`` takes ranges of offsets, from the
+  first sale since the time to the present end. Iteration ends there, without waiting for 3 seconds.
+* ``offsets_for_times`` is the same. There is no ``seek``, since the ranges say where to begin.
+* ``create_topics`` takes a dict. The functions that serialise work here, too; names such as ``"json"`` are shorter.
+  ``"json"`` writes no spaces.
 * ``future.get`` is ``future.result``.
 """
 
