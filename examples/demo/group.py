@@ -2,8 +2,8 @@
 
 The parent process (this file) watches the group and causes the failures. At a fifth of the records one member stops
 polling for longer than its session timeout. At half of them, or when it has little left to do, another member is
-killed. The `Ledger` records the members' reports; the members and committed offsets of the group are asked from the
-broker.
+killed. The `Ledger` records the members' reports; the parent asks the broker for the group's members and committed
+offsets.
 """
 
 from __future__ import annotations
