@@ -2,9 +2,9 @@
 
     python examples/time_range.py orders 2026-01-01T00:00+00:00 2026-01-02T00:00+00:00
 
-In each partition it reads from the first record at or after the first time, up to the first one at or after the second
-time, and prints the number of records and the bytes of their values. With pyarrow (``pip install 'kadence[arrow]'``)
-it reads Arrow tables, which is faster.
+It reads each partition from the first record at or after the first time up to the first one at or after the second, and
+prints the number of records and the bytes of their values. With pyarrow (``pip install 'kadence[arrow]'``) it reads
+Arrow tables, which is faster.
 """
 
 from __future__ import annotations
