@@ -46,7 +46,7 @@ def test_a_topic_where_partitions_belong(consumer: Consumer, wrong: object) -> N
         consumer.assign(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", [[("orders", "0")], ("orders", 0)])
+@pytest.mark.parametrize("wrong", [[("orders", "0")], ("orders", "0")])
 def test_no_partition_at_all(consumer: Consumer, wrong: object) -> None:
     with pytest.raises(TypeError, match=r"TopicPartition\("):
         consumer.assign(wrong)  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from tests.consumer.support import Shell
 
 from kadence import AsyncRebalanceListener, Broker, OffsetAndMetadata, SubscriptionPattern, TopicPartition
-from kadence.consumer.application.arguments import cap, pattern_of
+from kadence.consumer.application.arguments import cap, partitions_of, pattern_of
 
 
 class Half:
@@ -94,6 +94,15 @@ def test_coroutine_functions_are_for_asyncio(broker: Broker, shell: Shell) -> No
 def test_a_pattern_keeps_its_flags(pattern: re.Pattern[str], text: str) -> None:
     assert pattern_of(pattern) == text
     assert re.compile(text).flags == pattern.flags
+
+
+def test_one_partition_may_be_given_as_a_pair() -> None:
+    one, other = TopicPartition("t", 0), TopicPartition("u", 1)
+    assert partitions_of(("t", 0)) == partitions_of(one) == partitions_of([("t", 0), one]) == (one,)
+    assert partitions_of((("t", 0), other)) == partitions_of((one, ("u", 1))) == (one, other)
+    names: Any = ("t", "u")
+    with pytest.raises(TypeError, match=r"a partition is .*, not \('t', 'u'\)"):
+        partitions_of(names)
 
 
 def test_a_number_of_records_is_a_whole_one() -> None:

@@ -52,11 +52,11 @@ __all__ = [
 NO_CAP = 2**31 - 1
 _INT32, _INT64 = 2**31 - 1, 2**63 - 1
 
-Partitions = TopicPartition | Iterable[TopicPartition | tuple[str, int]]
-"""Argument of calls for partitions: several, or one."""
-
 Partition = TopicPartition | tuple[str, int]
 """Argument of calls for one partition."""
+
+Partitions = Partition | Iterable[Partition]
+"""Argument of calls for partitions: several, or one."""
 
 # The keys of a Mapping are not covariant, so each type of keys is named by itself.
 Start = int | OffsetAndMetadata
@@ -247,17 +247,17 @@ def _known_columns(columns: tuple[str, ...]) -> tuple[str, ...]:
 
 def partitions_of(partitions: Partitions) -> tuple[TopicPartition, ...]:
     """Partitions without repetition, in the order given."""
-    if isinstance(partitions, TopicPartition):
-        return (partitions,)
-    # A string is not split into letters: it is refused as a whole.
     given: object = partitions
-    if isinstance(given, str):
+    # A string is not split into letters: it is refused as a whole. A pair with a topic is one partition.
+    if isinstance(given, TopicPartition | str) or (
+        isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str)
+    ):
         return (partition_of(given),)
     if not isinstance(given, Iterable):
         raise TypeError(
             f"partitions must be one partition, or several such as [TopicPartition(topic, number)], not {given!r}"
         )
-    return tuple(dict.fromkeys(map(partition_of, partitions)))
+    return tuple(dict.fromkeys(map(partition_of, given)))
 
 
 def ranges(
