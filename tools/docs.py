@@ -120,19 +120,20 @@ def state_machines() -> str:
     parts = [
         "# States",
         NOTE,
-        "## A member of a classic group, in the consumer",
         (
-            "`kadence.consumer.group.classic_joining`. A member first joins at a poll, and becomes STALE when the "
-            "application does not poll for `max.poll.interval.ms` (or `session.timeout.ms`, if longer)."
+            "A member joins at the application's first poll. It becomes `STALE` if no poll comes for "
+            "`max.poll.interval.ms` (in a classic group `session.timeout.ms`, if longer). The next poll joins again."
         ),
+        "## A member of a classic group, in the consumer",
+        "`kadence.consumer.group.classic_joining`:",
         table(classic_joining.TRANSITIONS),
         "## A member of a KIP-848 group, in the consumer",
-        ("`kadence.consumer.group.member_states`, with Kafka's states. Share consumers have them, too."),
+        "`kadence.consumer.group.member_states`. The names are Kafka's. Share consumers have the same states.",
         table(member_states.TRANSITIONS),
         "## A transactional producer",
         (
-            "`kadence.producer.transaction_states`. In Spark, a task's producer leaves its transaction open for "
-            "the driver to commit, and is UNINITIALIZED again."
+            "`kadence.producer.transaction_states`. In Spark a task's producer leaves its transaction open for the "
+            "driver to commit, and becomes `UNINITIALIZED` again."
         ),
         table(transaction_states.TRANSITIONS),
     ]
@@ -314,7 +315,7 @@ S = TypeVar("S", bound=Enum)
 def table(transitions: Mapping[S, frozenset[S]]) -> str:
     """Each state, what it means, and what it can become; the first one is where it begins."""
     order = list(transitions)
-    rows = ["| state | meaning | then |", "|---|---|---|"]
+    rows = ["| state | meaning | next states |", "|---|---|---|"]
     for state in order:
         after = [
             f"`{each.name}`" for each in sorted(transitions[state], key=order.index) if each is not state

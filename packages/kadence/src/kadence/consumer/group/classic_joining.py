@@ -41,12 +41,12 @@ class JoiningState(enum.Enum):
     """The states, under Kafka's names where there are any."""
 
     UNJOINED = "not in the group"
-    REVOKING = "partitions must be given up before it joins"
-    PREPARING_REBALANCE = "joining"
-    COMPLETING_REBALANCE = "joined, waiting for the assignment"
-    STABLE = "in the group"
-    STALE = "left because the application did not poll"
-    LEAVING = "partitions must be given up before it leaves"
+    REVOKING = "must give up partitions before it joins"
+    PREPARING_REBALANCE = "is joining"
+    COMPLETING_REBALANCE = "has joined, and waits for its assignment"
+    STABLE = "has its assignment"
+    STALE = "gave up its partitions, as the application did not poll"
+    LEAVING = "must give up partitions before it leaves"
 
 
 OUT: Final = frozenset({JoiningState.UNJOINED, JoiningState.STALE})

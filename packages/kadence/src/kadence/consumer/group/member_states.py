@@ -22,15 +22,15 @@ class State(enum.Enum):
     """Kafka's names."""
 
     UNSUBSCRIBED = "not in the group"
-    JOINING = "its first heartbeat, with epoch 0, is not accepted yet"
-    RECONCILING = "moving from the owned partitions to the assigned ones"
-    ACKNOWLEDGING = "owns its assignment, as far as it knows the topics; the next heartbeat acknowledges it"
+    JOINING = "the broker has not accepted its first heartbeat, with epoch 0, yet"
+    RECONCILING = "gives up or takes partitions, until it owns its assignment"
+    ACKNOWLEDGING = "owns the assigned partitions of the topics that it knows; its next heartbeat says so"
     STABLE = "owns its assignment, and the broker knows it"
-    FENCED = "the broker refused its identity: its partitions are lost, and it joins again"
-    PREPARE_LEAVING = "partitions must be given up before it leaves"
-    LEAVING = "its last heartbeat, with epoch -1 or -2, must be sent"
-    FATAL = "refused until a later poll; the application gets the error"
-    STALE = "left because the application did not poll"
+    FENCED = "the broker no longer accepts this member: its partitions are lost"
+    PREPARE_LEAVING = "must give up partitions before it leaves"
+    LEAVING = "is leaving: its last heartbeat has epoch -1 or -2"
+    FATAL = "the broker refused it, and the application gets the error"
+    STALE = "left, because the application did not poll"
 
 
 OUT: Final = frozenset({State.UNSUBSCRIBED, State.FATAL, State.STALE})
