@@ -163,8 +163,8 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` installs the command `kadence`. `kadence COMMAND --help` prints what this "
-            "page says of a command. See also the [first session](tutorial.md#the-command-line) and "
+            "`pip install 'kadence[cli]'` installs the command `kadence`. `kadence COMMAND --help` prints the same as "
+            "this page. See also the [first session](tutorial.md#the-command-line) and "
             "[names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
         ),
@@ -190,14 +190,14 @@ def command_line() -> str:
         (
             "With `--json`, and in a pipe without `--wide`, the commands below print JSON lines. `doctor`, "
             "`pipeline check` and `pipeline plan` do so only with `--json`; `broker`, `consume` (without "
-            "`--format values`) and `produce --offsets` always do. Fields keep their "
-            "names and meaning; new ones may be added, so read them by name. A field without a value is `null`; those "
+            "`--format values`) and `produce --offsets` always do. New fields may be "
+            "added. A field without a value is `null`; those "
             'after "also" are left out instead. '
             "Times are ISO 8601 in UTC; `timestamp` and names that end in `_ms` are milliseconds. Keys and "
             'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --value` shows values as JSON, '
             "`--format json` those that are JSON."
         ),
-        "The fields of a line, sometimes after what it stands for:",
+        "The fields of each line:",
         "\n".join(fields),
     ]
     return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"

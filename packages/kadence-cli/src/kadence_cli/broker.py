@@ -30,8 +30,8 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a broker that speaks Kafka's protocol, for a laptop, tests or a first try.
 When it is ready, it prints one JSON line with its address. By default only
-this machine can reach it. If --host changes that, use TLS and users: without
-them anyone who reaches the broker may do anything."""
+this machine can reach it. If --host changes that, use TLS and users: otherwise
+anyone who reaches the broker may do anything."""
 
 _EXAMPLES = """\
   kadence broker
@@ -51,7 +51,7 @@ def add(commands: Any, summary: str) -> None:
         type=int,
         default=9092,
         metavar="N",
-        help="port of the first node; others take the next ones. 0: any free ports (default: %(default)s)",
+        help="port of the first node; further nodes take the next ports. 0: any free ports (default: %(default)s)",
     )
     parser.add_argument(
         "--nodes",
@@ -87,14 +87,14 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--data-dir",
         metavar="DIR",
-        help="keep records and topics in this directory (default: in memory only)",
+        help="keep records, topics and offsets in this directory (not on Windows; default: in memory only)",
     )
     parser.add_argument(
         "--fsync",
         choices=("flush", "interval", "never"),
         default="flush",
         help="with --data-dir, when records are synced to the disk. flush: before they are acknowledged; "
-        "interval: every second; never: when the system does it (default: %(default)s)",
+        "interval: about every second; never: when the system does it (default: %(default)s)",
     )
     add_settings_option(parser, "a broker setting by Kafka's name; repeatable")
     parser.set_defaults(run=run)
@@ -150,7 +150,7 @@ def _registry(port: int | None) -> AbstractContextManager[SchemaRegistryServer |
 def _add_security_options(parser: argparse.ArgumentParser) -> None:
     """The options for TLS and users."""
     parser.add_argument(
-        "--tls-certificate", metavar="FILE", help="use TLS with this certificate (PEM, with its key)"
+        "--tls-certificate", metavar="FILE", help="use TLS with the certificate and key in this PEM file"
     )
     parser.add_argument(
         "--tls-key", metavar="FILE", help="the certificate's private key, if it is in another file"

@@ -44,7 +44,7 @@ def add(commands: Any, summary: str) -> None:
         "show",
         "show how far a query is",
         description="Show how far a query is: its last batch, whether the sink has it, and the\n"
-        "next offset of each partition. In a pipe it prints JSON.",
+        "next offset of each partition.",
     )
     show.add_argument("--json", action="store_true", help="print one JSON object, even on a terminal")
     back = add_command(

@@ -17,7 +17,8 @@ from kadence_cli.reach import reached
 __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
-Show the brokers of a cluster: addresses, racks, and the controller."""
+Show the brokers of a cluster with addresses and racks. `controller` marks the
+broker that clients send changes of topics to; with KRaft it may be any one."""
 
 _EXAMPLES = """\
   kadence cluster -b broker1:9092 --json"""

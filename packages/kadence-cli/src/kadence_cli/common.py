@@ -156,15 +156,15 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
         "-b",
         "--bootstrap-servers",
         metavar="HOST:PORT[,…]",
-        help="brokers to ask first (default: those of -c or --config, else $KADENCE_BOOTSTRAP_SERVERS, else "
+        help="brokers to connect to first (default: those of -c or --config, else $KADENCE_BOOTSTRAP_SERVERS, else "
         f"{DEFAULT_SERVERS})",
     )
     # Without a default here: otherwise it would override an option before the command.
     add_cluster_option(parser, default=argparse.SUPPRESS)
     add_settings_option(
         parser,
-        "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine see it in "
-        "the list of processes: put secrets into the file of -c or --config, or into variables it names as ${NAME}",
+        "a client setting by Kafka's name, e.g. -X security.protocol=SSL; repeatable. Others on this machine may see "
+        "it in the list of processes: put secrets into the file of -c or --config",
     )
 
 
@@ -175,7 +175,7 @@ def add_cluster_option(parser: argparse.ArgumentParser, default: str | None) -> 
         "--cluster",
         metavar="NAME",
         default=default,
-        help="a named cluster, also before the command (docs/cluster.md; default: $KADENCE_CLUSTER)",
+        help="a named cluster (docs/cluster.md; default: $KADENCE_CLUSTER); may stand before the command",
     )
     action.completer = _clusters  # type: ignore[attr-defined]
 

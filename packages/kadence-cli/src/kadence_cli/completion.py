@@ -15,7 +15,7 @@ _SHELLS: Final = ("bash", "zsh", "fish")
 
 _DESCRIPTION = """\
 Print a script that completes commands, options, files, and names of clusters,
-topics, groups and transactions. For names it asks brokers, 0.7 s at most."""
+topics, groups and transactions. For names it asks brokers, for 0.7 s at most."""
 
 _EXAMPLES = """\
   kadence completion bash >> ~/.bashrc

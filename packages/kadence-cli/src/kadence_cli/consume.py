@@ -38,28 +38,27 @@ if TYPE_CHECKING:
 __all__ = ["add", "as_record", "run"]
 
 _DESCRIPTION = f"""\
-Read records and print each as one line. With --group it is a member of the
-group: it begins at the committed offsets (at --from if there are none) and
-commits the records that it has printed. With --share it is a member of a share
-group, a queue: it accepts each record after its line is written, and releases
+Read records and print each as one line. With --group the command joins the
+group: it begins at the committed offsets (at --from if there are none), and
+commits offsets of records that it has printed. With --share it joins a share
+group (a queue): it accepts each record after its line is written, and releases
 the others when it ends.
 Formats of a line:
   records  an object: topic, partition, offset, timestamp, key, value; also
            headers, if there are any, and from a queue delivery_count. Bytes
            that are not UTF-8 are {{"base64": "…"}}. `kadence produce` takes it
-  json     the same; a value that is JSON is shown as JSON
-  values   the value alone, null as an empty line; a terminal shows its control
-           characters as \\x1b, unless --raw is given
-With -o, the file's name or --format decides its kind: .parquet, .arrow and
-.csv have columns, .jsonl has such lines. The file appears when it is
-complete. It ends before open transactions and leaves out aborted ones, unless
-you set isolation.level=read_uncommitted; stdout shows both, unless you set
-isolation.level=read_committed.
+  json     the same, but a value that is JSON is shown as JSON
+  values   the value alone, with its line breaks; null as an empty line. On a
+           terminal control characters are shown as \\x1b, unless --raw is given
+With -o, --format or the file's name decides its kind: .parquet, .arrow and
+.csv have columns, .jsonl has such lines. The file appears when it is complete.
+It has committed records, up to the first open transaction of each partition,
+unless you set isolation.level=read_uncommitted. stdout shows records of open
+and aborted transactions, too, unless you set isolation.level=read_committed
+(for --share, the group has a setting).
 If brokers delete records (retention) before a command without a group has read
-them, stderr names these, and the status is 1; -o then writes no file.
-With -e or --to the status is 0 at the end, and 1 if --timeout comes first. In
-a group the end is reached when this member has printed its partitions up to
-there or, if it has none, when the group has committed up to there.
+them, stderr names their offsets, and the status is 1; -o then writes no file.
+With -e or --to the status is 0 at the end, and 1 if --timeout ends it before.
 
 {FORMS}"""
 
@@ -127,25 +126,24 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "values", *TABLES),
-        help="format of lines (default: records), or of the -o file if its name does not say it",
+        help="format of lines (default: records), or of the -o file (default: by its name)",
     )
     parser.add_argument(
         "--value",
         choices=KINDS,
-        help="read values by their schemas in a registry (Confluent's wire format), as JSON or, in tables, columns",
+        help="decode values by their schemas in a registry (Confluent's wire format), as JSON or, in tables, columns",
     )
     add_registry_option(parser)
     parser.add_argument(
         "--raw",
         action="store_true",
-        help="with --format values, write control characters of values to a terminal, too",
+        help="with --format values: write control characters unchanged to a terminal",
     )
     parser.add_argument(
         "--stats",
         type=float,
         metavar="S",
-        help="show on stderr, every S seconds and at the end (except after Ctrl-C), each partition's position and "
-        "lag, and why it is not fetched",
+        help="show on stderr, every S seconds, each partition's position and lag, and why it is not fetched",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)

@@ -15,8 +15,8 @@ __all__ = ["add", "run"]
 
 _DESCRIPTION = """\
 List the records of a dead letter topic, show them, send them back, or delete
-them. They come from process(), from a consumer with
-deserialization.errors=dead-letter, or from a pipeline."""
+them. process(), consumers with deserialization.errors=dead-letter and
+pipelines write such records."""
 
 _EXAMPLES = """\
   kadence dead-letters list orders.dead
@@ -29,16 +29,16 @@ _EXAMPLES = """\
 _REPLAY = """
 
 It sends each record, without the headers about its last error, to its original
-topic and partition; if that partition is gone, the key chooses one. The
-header kadence.replay.timestamp has the original timestamp. The dead letter
-records stay: a second replay sends them again. Records are only named, and not
-sent, if a part was too large for the dead letter topic or, without --to, if
-their topic is unknown or gone."""
+topic and partition; if that partition is gone, and with --to, the key chooses
+one. The header kadence.replay.timestamp has the original timestamp. The dead
+letter records stay: a second replay sends them again. It does not send, but
+names, records of which a part was too large for the dead letter topic and,
+without --to, records whose topic is unknown or gone."""
 
 _DROP = """
 
-Kafka cannot delete single records: all dead letter records before WHERE go,
-replayed or not. It cannot be undone.
+Kafka cannot delete single records: this deletes all dead letter records before
+WHERE, replayed or not. It cannot be undone.
 
 """
 
@@ -74,21 +74,21 @@ def add(commands: Any, summary: str) -> None:
             action="append",
             default=[],
             metavar="N",
-            help="records with this offset in their dead letter partition; repeatable",
+            help="only records at this offset of the dead letter topic; repeatable",
         )
         sub.add_argument(
             "--error",
             action="append",
             default=[],
             metavar="CLASS",
-            help="records with this class of exception, e.g. TimeoutError; repeatable",
+            help="only records with this class of exception, e.g. TimeoutError; repeatable",
         )
         sub.add_argument(
             "--origin",
             action="append",
             default=[],
             metavar="TOPIC",
-            help="records that came from this topic; repeatable",
+            help="only records that came from this topic; repeatable",
         )
 
     choice(action("list", "count dead letter records by origin and error", list_letters))
@@ -110,7 +110,7 @@ def add(commands: Any, summary: str) -> None:
         metavar="WHERE",
         help="delete the records before this place",
     )
-    drop.add_argument("--dry-run", action="store_true", help="show how many there are without deleting any")
+    drop.add_argument("--dry-run", action="store_true", help="show how many it would delete, and delete none")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,8 +22,8 @@ _STATES = (
     "Dead",
 )
 _DESCRIPTION = """\
-List and describe consumer groups and share groups (queues), show their lag and
-its reasons, move their offsets, change their settings, or delete them."""
+List, describe, change or delete consumer groups and share groups (queues), and
+show why they lag."""
 
 _EXAMPLES = """\
   kadence groups list 'orders*' --state empty
@@ -37,14 +37,16 @@ _EXAMPLES = """\
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
+`above` counts records above the committed offset that process() has done.
 A share group has a start offset in place of a committed one; records below it
-are not delivered. Its lag counts the records that are not done, with those
-that members hold. It has neither until a first record is done, or a reset."""
+are not delivered any more. Its lag counts the records that are neither
+accepted nor archived. It has no start offset and no lag until a first record
+is done, or until `groups reset`."""
 
 _RESET = f"""
 
-It also creates a group that does not exist yet. Of a share group all records
-from the new place on are delivered.
+It creates a group that does not exist yet. A share group gets all records from
+the new offset on, also those that were done.
 
 {FORMS}"""
 
@@ -56,8 +58,8 @@ reads."""
 
 _FORGET = """
 
-No member may subscribe to the topic. A share group must have no members, and
-forgets whole topics."""
+No member may be subscribed to the topic. A share group must have no members,
+and forgets whole topics only."""
 
 _GROUPS = {
     "GROUP": "name of a group",
@@ -106,7 +108,7 @@ def add(commands: Any, summary: str) -> None:
     action("describe", "show state, members and their partitions", "+", "GROUP|PATTERN")
     action(
         "lag",
-        "show offsets, lag, and records that are done above the committed offset",
+        "show offsets and lag",
         "+",
         "GROUP|PATTERN",
         _LAG,
@@ -117,7 +119,7 @@ def add(commands: Any, summary: str) -> None:
     reset = action("reset", "move the offsets of a group without live members", 1, more=_RESET)
     _add_topics(reset)
     reset.add_argument(
-        "--to", required=True, type=read_where, metavar="WHERE", help="the new place of the offsets"
+        "--to", required=True, type=read_where, metavar="WHERE", help="where to move the offsets"
     )
     reset.add_argument(
         "--type",
@@ -127,7 +129,7 @@ def add(commands: Any, summary: str) -> None:
     reset.add_argument("--dry-run", action="store_true", help="show the offsets without moving them")
     _add_topics(action("forget", "delete the offsets of a group for a topic", 1, more=_FORGET))
     config = action("config", "show or change the settings of groups", "+", "GROUP|PATTERN", _CONFIG)
-    config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
+    config.add_argument("--all", action="store_true", help="show settings with Kafka's default value, too")
     config.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting; repeatable"
     )
@@ -136,7 +138,7 @@ def add(commands: Any, summary: str) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="reset a setting to its default; repeatable",
+        help="remove a setting, so that its default applies; repeatable",
     )
     action("delete", "delete groups that have no members, and their offsets", "+")
 

@@ -56,9 +56,9 @@ commands read and write JSON lines, so they work in pipes:
   kadence consume flights -e | jq -r .key | sort | uniq -c
   kadence consume flights -e | kadence produce copy
 
-the broker is -b HOST:PORT, else $KADENCE_BOOTSTRAP_SERVERS, else
-localhost:9092. Named clusters are in ~/.config/kadence/config.toml, or the
-file that $KADENCE_CONFIG names:
+the broker is -b HOST:PORT, else that of -c or --config, else
+$KADENCE_BOOTSTRAP_SERVERS, else localhost:9092. Named clusters are in
+~/.config/kadence/config.toml, or in the file that $KADENCE_CONFIG names:
   [clusters.prod]
   bootstrap.servers = "broker1:9093"
   security.protocol = "SASL_SSL"
@@ -67,12 +67,13 @@ file that $KADENCE_CONFIG names:
   sasl.password = "${PROD_PASSWORD}"
   kadence -c prod groups list               default: $KADENCE_CLUSTER
   kadence --config client.properties topics list    a file of Kafka's own tools
-Other users of the machine see a secret after -X in its list of processes. They
-see none from these files or from the environment.
+Other users of this machine may see a secret after -X in the list of processes,
+but not in the environment, nor in files that only you can read.
 
-Status: 0 success, 1 failure of the whole or of a part, 2 the command line or a
-client setting is wrong, 130 Ctrl-C, 141 the reader of the output has closed
-it, 143 SIGTERM. After Ctrl-C or SIGTERM `broker` and `top --serve` end with 0.
+Status: 0 success, 1 failure of the whole or of a part, 2 a wrong command line,
+setting or pipeline file, 3 a harmful reason (`groups why`), 130 Ctrl-C, 141
+the reader of the output has closed it, 143 SIGTERM. After Ctrl-C or SIGTERM
+`broker` and `top --serve` end with 0.
 """
 
 _COMMANDS: Final = {
@@ -82,7 +83,7 @@ _COMMANDS: Final = {
     "topics": ("topics", "list, create, change and delete topics"),
     "groups": ("groups", "consumer groups, their lag, their offsets"),
     "transactions": ("transactions", "list, find and end transactions"),
-    "dead-letters": ("dead_letters", "records that were given up: why, and back to their topic"),
+    "dead-letters": ("dead_letters", "list, show, replay and delete dead letters"),
     "top": ("top.command", "watch groups, members and lag live"),
     "cluster": ("cluster", "show the brokers of a cluster"),
     "pipeline": ("pipeline", "write topics to tables with Spark"),
@@ -124,8 +125,8 @@ def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
         "--config",
         dest="client_settings",
         metavar="FILE",
-        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or a .toml; ${NAME} is taken from the "
-        "environment",
+        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or a .toml file; ${NAME} stands for an "
+        "environment variable",
     )
     parser.set_defaults(run=_teach)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)

@@ -36,8 +36,8 @@ __all__ = ["add", "run"]
 _DESCRIPTION = """\
 Run a pipeline that a file describes: Spark reads topics, decodes the records,
 applies SQL and expectations, and writes a table or a topic. docs/pipelines.md
-has the keys of the file. Status 2: also if the file is wrong. After Ctrl-C or
-SIGTERM the next run continues."""
+describes the keys of the file. After Ctrl-C or SIGTERM the next run continues
+from the checkpoint."""
 
 _EXAMPLES = """\
   kadence pipeline check --sql flights.toml
@@ -99,7 +99,7 @@ def add(commands: Any, summary: str) -> None:
         "replay",
         "write a range of records again, replacing those in the table",
         _replay,
-        more=f" The table\nmust be Parquet or ORC. Stop the pipeline first.\n\n{FORMS}",
+        more=f" The table\nmust be Parquet or ORC, without an aggregate. Stop the pipeline first.\n\n{FORMS}",
     )
     replay.add_argument("--topic", required=True, help="the topic of the records")
     replay.add_argument(

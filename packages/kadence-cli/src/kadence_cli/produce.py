@@ -45,11 +45,11 @@ sent). Formats of a line:
   json     a JSON document, which becomes the value unchanged
   lines    the line is the value; with --separator TEXT the part before the
            first TEXT is the key
--i reads a file instead; its name or --format says of which kind. If a
+-i reads a file instead; --format or its name says which kind it is. If a
 .parquet, .arrow or .csv file has a column value, its columns are the fields of
-such records, as `kadence consume -o` writes them. Otherwise each row becomes a
-JSON document.
-With --value-schema a value is null, or JSON that fits the schema."""
+records, as `kadence consume -o` writes them. Otherwise each row becomes a JSON
+document.
+With --value-schema a value must be null, or JSON that fits the schema."""
 
 _EXAMPLES = """\
   seq 5 | kadence produce numbers --format lines
@@ -80,10 +80,10 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--format",
         choices=("records", "json", "lines", *TABLES),
-        help="format of lines (default: records), or of the -i file if its name does not say it",
+        help="format of lines (default: records), or of the -i file (default: by its name)",
     )
     parser.add_argument(
-        "--key", metavar="FIELD", help="the field of a JSON document, or the column, that is the key"
+        "--key", metavar="FIELD", help="the field (with --format json) or column (of a file) whose value is the key"
     )
     parser.add_argument(
         "--separator", metavar="TEXT", help="with --format lines: the text between key and value"
@@ -91,7 +91,7 @@ def add(commands: Any, summary: str) -> None:
     parser.add_argument(
         "--value-schema",
         metavar="FILE",
-        help="write values with this schema, and register it; for --value protobuf a descriptor set",
+        help="write values with the schema in this file (for --value protobuf a descriptor set), and register it",
     )
     parser.add_argument("--value", choices=KINDS, help="the kind of schema in --value-schema (default: avro)")
     parser.add_argument(
@@ -99,7 +99,9 @@ def add(commands: Any, summary: str) -> None:
     )
     add_registry_option(parser)
     parser.add_argument(
-        "--offsets", action="store_true", help="print topic, partition and offset of each record"
+        "--offsets",
+        action="store_true",
+        help="print topic, partition, offset and timestamp of each delivered record",
     )
     add_client_options(parser)
     parser.set_defaults(run=run)

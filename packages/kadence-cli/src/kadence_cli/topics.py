@@ -89,7 +89,7 @@ def add(commands: Any, summary: str) -> None:
     )
     grow.add_argument("--partitions", type=int, required=True, metavar="N", help="the new total number")
     config = action("config", "show or change the settings of topics", _config, "+", "TOPIC|PATTERN")
-    config.add_argument("--all", action="store_true", help="show settings that have their default value, too")
+    config.add_argument("--all", action="store_true", help="show settings with Kafka's default value, too")
     config.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a setting; repeatable"
     )
@@ -98,7 +98,7 @@ def add(commands: Any, summary: str) -> None:
         action="append",
         default=[],
         metavar="KEY",
-        help="reset a setting to its default; repeatable",
+        help="remove a setting, so that its default applies; repeatable",
     )
     trim = action(
         "delete-records",

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Hanging", "add", "hanging", "known_to_coordinators", "run"]
 
 _DESCRIPTION = """\
-List and describe transactions, find hanging ones, and end them. Readers of
-committed records wait at an open transaction."""
+List and describe transactions, find hanging ones, and end them."""
 
 _EXAMPLES = """\
   kadence transactions list 'bill*' --state ongoing
@@ -153,8 +152,8 @@ def add(commands: Any, summary: str) -> None:
         type=float,
         default=_MOST_TIMEOUT_S,
         metavar="SECONDS",
-        help="only transactions whose producer has written nothing for so long (default: 900, the longest "
-        "timeout that brokers allow by default)",
+        help="only transactions whose producer has written nothing there for so long (default: 900, the longest "
+        "transaction.timeout.ms that brokers allow by default)",
     )
     abort = action("abort", "abort a transaction that hangs in a partition", _abort, _ABORT)
     abort.add_argument("partition", metavar="TOPIC:PARTITION", help="the partition in which it is open")

@@ -29,9 +29,8 @@ def add_registry_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--schema-registry",
         metavar="URL",
-        help="the registry with the schemas of values (default: schema.registry.url of -c or --config, else "
-        "$KADENCE_SCHEMA_REGISTRY); its login and TLS "
-        "are settings of that file, as schema.registry.basic.auth.user.info = NAME:PASSWORD",
+        help="the schema registry (default: schema.registry.url of -c or --config, else $KADENCE_SCHEMA_REGISTRY); "
+        "that file may have its login and TLS, as schema.registry.basic.auth.user.info = NAME:PASSWORD",
     )
 
 

@@ -32,14 +32,13 @@ FORMS: Final = """\
 a place (WHERE) is one of:
   earliest, latest            the first record; after the last record
   1200                        an offset
-  -10                         the last ten offsets of each partition: at most
-                              ten records
+  -10                         the last ten offsets of each partition
   2026-11-22T10:30            a date, or a date and time; without a zone (Z,
                               +01:00) in the zone of this machine
-  today, yesterday            the beginning of that day
+  today, yesterday            the beginning of that day, in this zone
   -90s, -10m, -2h, -7d        so long ago (m: minutes); also '2 hours ago'
   time:1700000000000          milliseconds since 1970 (UTC)
-a time means the first record at or after it"""
+a time means the first record whose timestamp is not earlier, else the end"""
 
 _OPTIONS: Final = ("--from", "--to", "--before")
 

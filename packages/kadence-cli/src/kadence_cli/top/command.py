@@ -38,7 +38,7 @@ def add(commands: Any, summary: str) -> None:
         "--no-records",
         dest="records",
         action="store_false",
-        help="show no records; always so with a --host that other machines can reach",
+        help="show no records; implied by a --host that other machines can reach",
     )
     parser.add_argument(
         "--serve", action="store_true", help="show the screen in a browser (needs kadence[serve])"

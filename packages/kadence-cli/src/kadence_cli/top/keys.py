@@ -19,7 +19,7 @@ HELP: Final = """\
  Esc           back, or forget the filter
  Tab           the next view: members, partitions,
                events, why it lags
- e             groups without members, or one line
+ e             groups without members: each, or one line
  w             why the group lags, and what to do
  g or :        go to a group by its name
  /             show only rows with a text in them

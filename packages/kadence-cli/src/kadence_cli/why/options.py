@@ -15,8 +15,8 @@ DESCRIPTION: Final = """
 It watches the groups together for some seconds, then prints the reasons, the
 worst first, each with evidence and the commands to run next. It changes
 nothing.
-Status: 0 nothing harmful was seen, 1 failure, 3 a harmful reason was found
-(one is that the login may not describe a group)."""
+Status 3: a harmful reason was found. One is that this login may not describe a
+group."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=_DEFAULT_S,
         metavar="SECONDS",
-        help="how long to look (default: 12); longer for consumers that rarely commit, and for rebalance loops (600)",
+        help="how long to look (default: 12). Use more for consumers that rarely commit, and 600 for rebalance loops",
     )
 
 
