@@ -163,7 +163,7 @@ def command_line() -> str:
         "# The command line",
         NOTE,
         (
-            "`pip install 'kadence[cli]'` installs the command `kadence`. `kadence COMMAND --help` prints the same as "
+            "`pip install 'kadence[cli]'` installs the command `kadence`. `kadence COMMAND --help` prints its part of "
             "this page. See also the [first session](tutorial.md#the-command-line) and "
             "[names for clusters](cluster.md#see-whether-it-answers). "
             "Commands write data to stdout, and messages for people to stderr."
@@ -182,7 +182,7 @@ def command_line() -> str:
             for commands, texts in shared.items()
         ),
         "## Places",
-        "WHERE, as in `--from WHERE`, is a place:",
+        "WHERE, as in `--from WHERE`, is one of:",
         fenced(FORMS.partition("\n")[2]),
     ]
     shapes = [

@@ -83,7 +83,9 @@ def add(commands: Any, summary: str) -> None:
         help="format of lines (default: records), or of the -i file (default: by its name)",
     )
     parser.add_argument(
-        "--key", metavar="FIELD", help="the field (with --format json) or column (of a file) whose value is the key"
+        "--key",
+        metavar="FIELD",
+        help="the field (with --format json) or column (of a file) whose value is the key",
     )
     parser.add_argument(
         "--separator", metavar="TEXT", help="with --format lines: the text between key and value"

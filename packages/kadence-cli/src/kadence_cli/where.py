@@ -30,7 +30,7 @@ __all__ = [
 
 FORMS: Final = """\
 a place (WHERE) is one of:
-  earliest, latest            the first record; after the last record
+  earliest, latest            the first record; the end
   1200                        an offset
   -10                         the last ten offsets of each partition
   2026-11-22T10:30            a date, or a date and time; without a zone (Z,
