@@ -37,11 +37,11 @@ _EXAMPLES = """\
 _TYPES = ("consumer", "classic", "share", "streams")
 _LAG = """
 
-`above` counts records above the committed offset that process() has done.
 A share group has a start offset in place of a committed one; records below it
 are not delivered any more. Its lag counts the records that are neither
 accepted nor archived. It has no start offset and no lag until a first record
-is done, or until `groups reset`."""
+is done, or until `groups reset`. `above` counts records above the committed
+offset that process() has done; of a share group, those done above its start."""
 
 _RESET = f"""
 

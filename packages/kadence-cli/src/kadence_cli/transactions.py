@@ -152,8 +152,8 @@ def add(commands: Any, summary: str) -> None:
         type=float,
         default=_MOST_TIMEOUT_S,
         metavar="SECONDS",
-        help="only transactions whose producer has written nothing there for so long (default: 900, the longest "
-        "transaction.timeout.ms that brokers allow by default)",
+        help="only transactions whose producer has written nothing to the partition for so long (default: 900, the "
+        "longest transaction.timeout.ms that brokers allow by default)",
     )
     abort = action("abort", "abort a transaction that hangs in a partition", _abort, _ABORT)
     abort.add_argument("partition", metavar="TOPIC:PARTITION", help="the partition in which it is open")
