@@ -197,7 +197,7 @@ def command_line() -> str:
             'values are texts, or `{"base64": …}` if they are not UTF-8; `consume --value` shows values as JSON, '
             "`--format json` those that are JSON."
         ),
-        "The fields of each line:",
+        "The fields of a line, for some commands after its meaning:",
         "\n".join(fields),
     ]
     return "\n\n".join([*parts, *of_subcommands(top, "##", set(common), common), *shapes]) + "\n"
