@@ -47,7 +47,7 @@ def sessions(timeout_ms: int) -> dict[str, Any]:
 ROWS = {
     "the port in the host": Row(
         {"host": "localhost:0"},
-        "give the port beside the host: host 'localhost', port 0",
+        "give the port apart from the host: host 'localhost', port 0",
         ({"host": "localhost", "port": 0},),
     ),
     "an address elsewhere": Row(
@@ -185,7 +185,7 @@ def topics(path: Path) -> list[str]:
 
 def test_a_data_directory_in_use(tmp_path: Path) -> None:
     with Broker(topics={"t": 1}, data_dir=tmp_path / "one") as broker:
-        with pytest.raises(ConfigError, match="end it, or take another directory"):
+        with pytest.raises(ConfigError, match="stop that broker, or use another directory"):
             Broker(data_dir=tmp_path / "one")
         assert topics(tmp_path / "two") == []
         broker.close()
@@ -195,7 +195,7 @@ def test_a_data_directory_in_use(tmp_path: Path) -> None:
 def test_an_identity_that_is_empty(tmp_path: Path) -> None:
     meta = tmp_path / "meta.properties"
     with left(tmp_path, lambda _: meta.write_text("version=1\n")) as text:
-        assert "names no cluster.id; mend it, or delete it to have another id" in text
+        assert "names no cluster.id; correct it, or delete it to get a new id" in text
     meta.unlink()
     assert topics(tmp_path) == ["t"]
 

@@ -125,7 +125,7 @@ def test_a_port_that_cannot_be_is_refused(port: int, nodes: int) -> None:
         ("a..b", "cannot listen on 'a..b': no address is known for this name"),
         (
             "a..b:9093",
-            "cannot listen on 'a..b:9093': give the port beside the host: host 'a..b', port 9093",
+            "cannot listen on 'a..b:9093': give the port apart from the host: host 'a..b', port 9093",
         ),
     ],
 )
@@ -137,7 +137,7 @@ def test_a_host_that_is_not_ours_is_refused(host: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (errno.EACCES, "this user may not take the port; choose one above 1023, or 0 for any free one"),
+        (errno.EACCES, "this user may not open the port; choose one above 1023, or 0 for any free one"),
         (errno.ENOBUFS, os.strerror(errno.ENOBUFS)),
     ],
 )

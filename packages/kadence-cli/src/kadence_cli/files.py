@@ -50,8 +50,8 @@ def form_of(name: str, asked: str | None) -> str:
     form = _FORMS.get(Path(name).suffix.lower())
     if form is None:
         raise UsageError(
-            f"what is in {name} is not known by its name, which ends with none of "
-            f"{', '.join(_FORMS)}; say it with --format"
+            f"the format of {name} is unknown: its name ends with none of "
+            f"{', '.join(_FORMS)}; name it with --format"
         )
     return form
 

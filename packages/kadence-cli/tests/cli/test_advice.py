@@ -201,11 +201,11 @@ ROWS = {
     ),
     "a file of another kind to write": Row(
         "consume t -o {out}/x.xyz",
-        "say it with --format",
+        "name it with --format",
         ("consume t --format parquet -o {out}/x.xyz", "consume t --format records -o {out}/x.xyz"),
     ),
     "a file of another kind to read": Row(
-        "produce t -i {out}/rows.xyz", "say it with --format", ("produce t --format csv -i {out}/rows.xyz",)
+        "produce t -i {out}/rows.xyz", "name it with --format", ("produce t --format csv -i {out}/rows.xyz",)
     ),
     "a column that records do not have": Row(
         "produce t -i {out}/extra.csv",

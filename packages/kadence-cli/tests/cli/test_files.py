@@ -228,7 +228,7 @@ def test_other_files_that_cannot_be_read(kadence: Run, tmp_path: Path) -> None:
         ("naive.parquet", ("--key", "value"), 2, "--key is for files whose rows are documents"),
         ("missing.arrow", (), 1, "missing.arrow: No such file or directory"),
         ("missing.jsonl", (), 1, "missing.jsonl: No such file or directory"),
-        ("x.xyz", (), 2, "say it with --format"),
+        ("x.xyz", (), 2, "name it with --format"),
         ("x.jsonl", ("--key", "k"), 2, "--key needs --format json"),
     ):
         ran = kadence("produce", "wrong", "-i", str(tmp_path / name), *more)
@@ -247,7 +247,7 @@ def test_a_text_that_is_none_does_not_go_to_csv(broker: Broker, kadence: Run, tm
 def test_wrong_command_lines(kadence: Run, tmp_path: Path) -> None:
     for options, said in (
         (("-o", "x.csv", "--group", "g"), "-o reads without a group"),
-        (("-o", "x.unknown"), "say it with --format"),
+        (("-o", "x.unknown"), "name it with --format"),
         (("--format", "csv"), "--format csv is for a file: give -o FILE"),
         (("-o", "x.csv", "--stats", "1"), "--stats is for lines"),
     ):

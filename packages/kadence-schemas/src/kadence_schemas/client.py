@@ -500,7 +500,7 @@ def _checked(schema: Schema) -> Schema:
     """A schema that only the registry interprets: its type must be given."""
     if not isinstance(schema, Schema):
         raise ConfigError(
-            f"write Schema(text), with the schema's type unless it is AVRO, not {type(schema).__name__}"
+            f"pass Schema(text), or Schema(text, type) if the type is not AVRO, not {type(schema).__name__}"
         )
     return schema
 

@@ -134,7 +134,7 @@ class Http:
             lacks_path = lacks_path and is_no_path
             _log.warning("schema registry at %s: %s", url, problem)
         raise (NoPathError if lacks_path else SchemaRegistryError)(
-            f"the schema registry at {self.where} did not give {path.partition('?')[0]} in {attempts} attempts: "
+            f"the schema registry at {self.where} did not return {path.partition('?')[0]} in {attempts} attempts: "
             f"{problem} (option schema.registry.url)"
         )
 

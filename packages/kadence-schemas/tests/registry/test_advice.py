@@ -66,7 +66,7 @@ ROWS = {
     "a schema that is no Schema": Row(
         lambda c: c.register_schema("s", '"long"'),  # type: ignore[arg-type]
         ConfigError,
-        "write Schema(text), with the schema's type unless it is AVRO",
+        "pass Schema(text), or Schema(text, type) if the type is not AVRO",
         (
             lambda c: c.register_schema("s", Schema('"long"')),
             lambda c: c.register_schema("j", Schema('{"type": "integer"}', "JSON")),

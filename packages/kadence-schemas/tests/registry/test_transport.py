@@ -105,7 +105,7 @@ def test_a_client_certificate(
 def test_without_a_certificate_the_registry_is_not_reached(
     demanding: SchemaRegistryServer, certificates: Certificates
 ) -> None:
-    with pytest.raises(SchemaRegistryError, match="did not give /subjects in 1 attempts"):
+    with pytest.raises(SchemaRegistryError, match="did not return /subjects in 1 attempts"):
         of(demanding.url, ca=str(certificates.ca)).get_subjects()
     # A server that we do not trust is not told who we are.
     with pytest.raises(SchemaRegistryError, match="CERTIFICATE_VERIFY_FAILED"):
@@ -217,7 +217,7 @@ def sent(handler: BaseHTTPRequestHandler, status: int, body: bytes = b"", **head
 def test_redirects_that_lead_nowhere(where: str) -> None:
     number = iter(range(1000))
     with serving(lambda each: sent(each, 302, Location=where.format(next(number)))) as (url, asked):
-        with pytest.raises(SchemaRegistryError, match="did not give /subjects in 1 attempts") as told:
+        with pytest.raises(SchemaRegistryError, match="did not return /subjects in 1 attempts") as told:
             of(url).get_subjects()
         assert len(asked) <= 12
     assert "passwd" not in str(told.value)

@@ -38,14 +38,14 @@ _LOGGING: Final = "logging is Python's: logging.getLogger('kadence').setLevel(..
 _METRICS: Final = "call metrics() whenever you like; it asks no broker"
 _NOT_NEEDED: Final = "it is not needed: the first call connects"
 _CALLBACK: Final = (
-    "call add_done_callback(function); in the function, future.exception() tells what went wrong"
+    "call add_done_callback(function); in the function, future.exception() returns the error, or None"
 )
 _RECORDS: Final = (
     "poll() returns several records, or none: `for record in consumer.poll(1)`, with record.key, record.value, … as "
     "attributes; errors are raised by poll()"
 )
 
-_LISTENER: Final = "give a RebalanceListener, which has a method for each: subscribe(topics, listener=...)"
+_LISTENER: Final = "pass a RebalanceListener, which has a method for each: subscribe(topics, listener=...)"
 
 _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
     "setting": {
@@ -59,7 +59,7 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         "queued.min.messages": "prefetching is bounded by bytes: buffer.memory",
         "enable.auto.offset.store": "auto-commit takes only what a later poll() marked as processed; leave it out",
         "enable.partition.eof": "there is no such event; current_lag(partition) == 0 says the same, without a request",
-        "on.commit": "give commit_async() a callback, or interceptors=[...] one that sees all commits",
+        "on.commit": "pass a callback to commit_async(), or in interceptors=[...] an object that sees all commits",
         "compression.codec": "compression.type",
         "queue.buffering.max.ms": "linger.ms",
         "queue.buffering.max.kbytes": "buffer.memory",
@@ -136,8 +136,8 @@ _ADVICE: Final[Mapping[str, Mapping[str, str]]] = {
         ),
     },
     "Producer": {
-        "produce": "call send(topic, value, key); the future that it returns tells of the delivery",
-        "poll": "it is not needed: records are sent, and callbacks of futures run, by themselves",
+        "produce": "call send(topic, value, key); result() of the future that it returns waits for the delivery",
+        "poll": "it is not needed: the producer sends records and runs the callbacks of futures by itself",
         "start": _NOT_NEEDED,
     },
     "RecordFuture": {"get": "call result(timeout)", "add_callback": _CALLBACK, "add_errback": _CALLBACK},

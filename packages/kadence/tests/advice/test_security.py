@@ -78,12 +78,12 @@ ROWS = {
     ),
     "plain text by TLS": Row("plain", SSL, "security.protocol", ({},)),
     "an unknown authority": Row(
-        "tls", {"security_protocol": "SSL"}, "ssl.ca.location names the authorities to trust", (SSL,)
+        "tls", {"security_protocol": "SSL"}, "Set ssl.ca.location to a PEM file with the authorities to trust", (SSL,)
     ),
     "no certificate": Row(
         "mutual",
         SSL,
-        "ssl.certificate.location and ssl.key.location name the one to show",
+        "Set the right one in ssl.certificate.location and ssl.key.location",
         ({**SSL, "ssl_certificate_location": "ME"},),
     ),
     "no login": Row(
@@ -163,7 +163,7 @@ def test_another_name_in_the_certificate(world: World) -> None:
     overdue(
         lambda seconds: asked(world, "elsewhere", SSL, seconds),
         KafkaError,
-        match="Reach the broker by a name in its certificate",
+        match="Use a name that is in the certificate",
     )
     asked(world, "elsewhere", {**SSL, "ssl_endpoint_identification_algorithm": ""}, 20.0)
     asked(world, "tls", SSL, 20.0)

@@ -329,7 +329,7 @@ ROWS = {
             "sasl.jaas.config": f"{KERBEROS} serviceName=kafka;",
             "sasl.kerberos.principal": "you@A",
         },
-        "is another one than principal in sasl.jaas.config; give it once",
+        "differs from principal in sasl.jaas.config; give it once",
         (
             {
                 "security.protocol": "SASL_SSL",

@@ -164,7 +164,7 @@ def test_an_argument_of_another_client(
 def test_an_argument_of_another_client_under_asyncio() -> None:
     async def main() -> None:
         async with AsyncConsumer(bootstrap_servers="127.0.0.1:1", group_id="g") as consumer:
-            with pytest.raises(TypeError, match=r"'on_revoke': give a RebalanceListener"):
+            with pytest.raises(TypeError, match=r"'on_revoke': pass a RebalanceListener"):
                 await consumer.subscribe("orders", on_revoke=print)  # type: ignore[arg-type]
 
     asyncio.run(main())

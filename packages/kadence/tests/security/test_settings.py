@@ -333,7 +333,7 @@ def test_kerberos_by_keys_and_by_jaas(settings: dict[str, Any], kerberos: Kerber
         (changed(KERBEROS, sasl_jaas_config=f"{KRB5} useKeyTab=true;"), "useKeyTab=true, and no keyTab"),
         (changed(KERBEROS, sasl_jaas_config=f"{KRB5} useKeytab=true;"), "no option 'useKeytab' here"),
         (changed(KERBEROS, sasl_jaas_config=f"{KRB5} isInitiator=false;"), "leave out isInitiator"),
-        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} serviceName=other;"), "is another one than serviceName"),
+        (changed(KERBEROS, sasl_jaas_config=f"{KRB5} serviceName=other;"), "differs from serviceName"),
         (
             changed(PLAIN, sasl_kerberos_keytab="/k"),
             "sasl.kerberos.keytab is for sasl.mechanism=GSSAPI, not PLAIN",

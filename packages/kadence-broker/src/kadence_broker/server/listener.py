@@ -202,7 +202,7 @@ def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:
     if isinstance(error, socket.gaierror | UnicodeError):
         name, colon, number = host.rpartition(":")
         if colon and ":" not in name and number.isdecimal():
-            return f"cannot listen on {host!r}: give the port beside the host: host {name!r}, port {number}"
+            return f"cannot listen on {host!r}: give the port apart from the host: host {name!r}, port {number}"
         return f"cannot listen on {host!r}: no address is known for this name"
     where = f"cannot listen on {address_text(host, port)}: "
     if error.errno == errno.EADDRINUSE:
@@ -213,5 +213,5 @@ def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:
             "all addresses that it has"
         )
     if error.errno == errno.EACCES:
-        return where + "this user may not take the port; choose one above 1023, or 0 for any free one"
+        return where + "this user may not open the port; choose one above 1023, or 0 for any free one"
     return where + (error.strerror or str(error))

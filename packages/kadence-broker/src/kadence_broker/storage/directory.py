@@ -166,7 +166,7 @@ class DataDirectory:
         except OSError as error:
             lock.close()
             raise ConfigError(
-                f"another broker uses the data directory {self.path}; end it, or take another directory"
+                f"another broker uses the data directory {self.path}; stop that broker, or use another directory"
             ) from error
         return lock
 
@@ -177,7 +177,7 @@ class DataDirectory:
                 name, _, value = line.partition(b"=")
                 if name == b"cluster.id" and value and value.isascii():
                     return value.decode()
-            raise ConfigError(f"{path} names no cluster.id; mend it, or delete it to have another id")
+            raise ConfigError(f"{path} names no cluster.id; correct it, or delete it to get a new id")
         if (self.path / _JOURNAL).exists():
             _log.warning("%s is not there; from now on the id of the cluster is %s", path, cluster_id)
         write_durably(path, f"version=1\ncluster.id={cluster_id}\nnode.id=1\n".encode())

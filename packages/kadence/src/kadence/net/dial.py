@@ -263,7 +263,7 @@ class Dial:
             self.close()
             raise AuthenticationError(
                 f"{self._name} at {self.address} refused this client's certificate: {tell(error)}. "
-                "ssl.certificate.location and ssl.key.location name the one to show"
+                "Set the right one in ssl.certificate.location and ssl.key.location"
             ) from error
 
     def _check_certificate(self, error: Exception) -> None:

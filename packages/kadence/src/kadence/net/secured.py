@@ -74,15 +74,15 @@ def advice(error: ssl.SSLCertVerificationError) -> str:
 def _cure(error: ssl.SSLCertVerificationError) -> str:
     if error.verify_code in _OTHER_NAME:
         return (
-            "Reach the broker by a name in its certificate: bootstrap.servers has the first one, the brokers' "
+            "Use a name that is in the certificate: bootstrap.servers has the first address, the brokers' "
             "advertised.listeners have the others"
         )
     if error.verify_code in _NOT_IN_TIME:
         return (
-            "The broker needs a certificate that is valid now, unless this machine's clock is wrong; no "
-            "setting of the client helps"
+            "Give the broker a certificate that is valid now, or correct this machine's clock; no setting of the "
+            "client helps"
         )
-    return "ssl.ca.location names the authorities to trust"
+    return "Set ssl.ca.location to a PEM file with the authorities to trust"
 
 
 def words(error: ssl.SSLError) -> str:

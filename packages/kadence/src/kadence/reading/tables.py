@@ -359,7 +359,7 @@ class _Reading:
                     return
                 if consumer.stopping:
                     raise ClosedError(
-                        "the reading was ended before its end: stop() was called, as by a signal"
+                        "reading ended early: stop() was called, perhaps by a signal"
                     )
                 if not table.num_rows and now - alive_at >= self.patience_ms:
                     raise KafkaTimeoutError(_stuck(consumer, self.patience_ms))

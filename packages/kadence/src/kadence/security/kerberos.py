@@ -73,7 +73,7 @@ def credentials(config: Settings, given: Mapping[str, str]) -> Credentials:
         configured = getattr(config, f"sasl_kerberos_{key.replace('.', '_')}")
         if configured is not None and given.get(option, configured) != configured:
             raise ConfigError(
-                f"sasl.kerberos.{key} is another one than {option} in sasl.jaas.config; give it once",
+                f"sasl.kerberos.{key} differs from {option} in sasl.jaas.config; give it once",
                 key=f"sasl.kerberos.{key}",
             )
         found[key] = given.get(option, configured)
