@@ -222,7 +222,7 @@ def test_topics_of_which_the_last_is_damaged(tmp_path: Path) -> None:
     """Its line is cut off, as the error says; the next one says how to go on with fewer topics."""
     journal = tmp_path / "topics.journal"
     with left(tmp_path, lambda _: journal.write_bytes(journal.read_bytes()[:-1])) as text:
-        assert "line 2 is damaged; put it back as it was, or cut the file before it" in text
+        assert "line 2 is damaged; restore it, or cut the file off before it" in text
     damaged = journal.read_bytes()
     journal.write_bytes(damaged + b"\n")
     assert topics(tmp_path) == ["t"]

@@ -496,7 +496,7 @@ DEEP: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("writer", "value", "reader"), DEEP, ids=["other names", "one short name"])
 def test_the_record_of_a_union_that_fits_to_its_last_field(writer: Any, value: Any, reader: Any) -> None:
-    """As Avro's specification says; see docs/schemas.md, what differs."""
+    """As the specification of Avro says, unlike Java."""
     theirs = record(writer)
     for types in (reader, reader[::-1]):
         assert as_record(theirs, record(types), written(theirs, {"v": value})) == {"v": value}

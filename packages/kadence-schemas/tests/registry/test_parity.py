@@ -141,7 +141,7 @@ def test_definitions_that_the_decoder_cannot_take_are_refused() -> None:
 
 @pytest.mark.parametrize(("name", "in_columns"), [(".p.I", 120), (".google.protobuf.Int64Value", 0)])
 def test_a_message_that_stands_in_the_data_twice(name: str, in_columns: int) -> None:
-    """docs/schemas.md, what differs: of a wrapper such as Int64Value a column has the last one alone."""
+    """Of a wrapper such as Int64Value a column has the last one alone."""
     file = definitions(("inner", 1, FIELD.TYPE_MESSAGE))
     file.dependency.append("google/protobuf/wrappers.proto")
     file.message_type[0].field[0].type_name = name

@@ -657,7 +657,7 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
             # A request that was given up may still be done, so nothing else creates this topic.
             lambda seconds: admin.create_topics({"late": 1}, timeout=seconds),
             KafkaTimeoutError,
-            match="late: not done in time; the last error was NOT_CONTROLLER",
+            match="late: not done in time; last error: NOT_CONTROLLER",
         )
     with broker.faults.error(DescribeGroupsRequest, ec.COORDINATOR_NOT_AVAILABLE):
         overdue(
@@ -672,7 +672,7 @@ def test_the_deadline_names_the_last_error(flaky: tuple[Broker, Admin]) -> None:
         overdue(
             lambda seconds: admin.log_ranges(partition, timeout=seconds)[partition],
             KafkaTimeoutError,
-            match="^the earliest offset of t-0: not done in time; the last error was NOT_LEADER_OR_FOLLOWER",
+            match="^the earliest offset of t-0: not done in time; last error: NOT_LEADER_OR_FOLLOWER",
         )
         overdue(
             lambda seconds: admin.list_offsets({partition: 1004}, timeout=seconds)[partition],

@@ -227,7 +227,7 @@ class DataDirectory:
             )
         if size and stop is not None and stop.journal_bytes not in (None, size):
             raise ConfigError(
-                f"{path} has {size} bytes, and had {stop.journal_bytes} when the broker ended in order: it may lack "
+                f"{path} has {size} bytes, and had {stop.journal_bytes} when the broker was closed: it may lack "
                 "topics. Nothing has been changed. Restore it; or, to continue with its present content, "
                 f"delete {self.path / CLEAN_FILE}"
             )

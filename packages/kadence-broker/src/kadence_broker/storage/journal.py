@@ -46,8 +46,8 @@ class Journal:
         count = whole.index(False) if False in whole else len(lines)
         if any(whole[count:]) or (not may_be_torn and (rest or count < len(lines))):
             raise ConfigError(
-                f"{self._path}: line {count + 1} is damaged; put it back as it was, or cut the file before it and "
-                "lose what this line and those behind it say"
+                f"{self._path}: line {count + 1} is damaged; restore it, or cut the file off before it, which loses "
+                "the changes of this line and all later ones"
             )
         try:
             return [json.loads(line.partition(b" ")[2]) for line in lines[:count]]

@@ -110,7 +110,7 @@ def refuse_losses(folder: Path, left: LeftLog) -> None:
                 else "records before its end"
             )
             raise ConfigError(
-                f"{path} {is_now}, and had {size} bytes when the broker ended in order: {lost} are missing, and "
+                f"{path} {is_now}, and had {size} bytes when the broker was closed: {lost} are missing, and "
                 f"nothing has been changed. Restore the file; or, to go on without them, delete "
                 f"{folder.parent / CLEAN_FILE}"
             )

@@ -241,7 +241,7 @@ class Definitions:
 def _may_repeat(field: Any, *, is_map: bool) -> bool:
     """Whether it may be repeated, or alone, in another version.
 
-    Of Google's own messages many do not become one: docs/schemas.md, what differs.
+    Many of Google's own messages do not become one.
     """
     if is_map or field.HasField("oneof_index"):
         return False

@@ -68,7 +68,7 @@ def test_records_of_unions(java: Java) -> None:
 
 
 def test_a_record_of_a_union_that_does_not_fit_two_records_below(java: Java) -> None:
-    """docs/schemas.md, what differs: Java takes it, and fails, though another type of the union fits."""
+    """Java takes it, and fails, though another type of the union fits."""
     for writer, value, reader in DEEP:
         theirs, ours = record(writer), record(reader)
         _, why = java.try_read(java.schema(theirs), java.schema(ours), written(theirs, {"v": value}))
@@ -81,7 +81,7 @@ def test_types_of_unions_that_values_are_written_as(java: Java) -> None:
 
 
 def test_a_union_that_is_read_as_one_type_with_a_logical_type(java: Java) -> None:
-    """docs/schemas.md, what differs: Java converts its value twice, and fails."""
+    """Java converts its value twice, and fails."""
     for writer, value in ((["null", MILLIS], 5), ([MILLIS], 5), (["null", decimal(4, 2)], b"\5")):
         theirs, ours = record(writer), record(writer[-1])
         data = written(theirs, {"v": value})

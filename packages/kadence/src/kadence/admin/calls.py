@@ -118,7 +118,7 @@ class Calls(Asking):
         return outcomes["the answer"]
 
     def _gave_up(self, item: object, error: KafkaError) -> KafkaError:
-        late = KafkaTimeoutError(f"{printable(str(item))}: not done in time; the last error was {error}")
+        late = KafkaTimeoutError(f"{printable(str(item))}: not done in time; last error: {error}")
         late.__cause__ = error
         return late
 

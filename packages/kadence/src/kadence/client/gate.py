@@ -50,9 +50,8 @@ class Gate(RLock):  # type: ignore[misc]  # typeshed calls it final, which it is
         if self._is_owned():
             raise IllegalStateError(
                 f"a signal handler, or a finalizer such as __del__, has interrupted a call of this {self.kind} and "
-                "made another one, which is not possible. Only close() is, there. Have the handler set a flag that "
-                "your program looks at, or use kadence.stop_on_signals; have the finalizer leave what is to be done "
-                "to a thread"
+                "made another call. There it may call only close(). Let the handler set a flag that your program "
+                "checks, or use kadence.stop_on_signals; let the finalizer pass the call to another thread"
             )
 
     waiting: Final = False
