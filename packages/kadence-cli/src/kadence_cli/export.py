@@ -134,8 +134,8 @@ class _Sheet:
             pass
         topic, number, offset = (table[name][0].as_py() for name in ("topic", "partition", "offset"))
         raise CommandError(
-            f"from {topic}:{number}, offset {offset} on values have fields that none had before, and a file has the "
-            "same columns from its beginning to its end: write two files (--to, --from), or .jsonl"
+            f"values from {topic}:{number}, offset {offset} on have new fields, and all rows of a file have the same "
+            "columns: write two files (--to, --from), or .jsonl"
         )
 
     def __enter__(self) -> Self:

@@ -69,6 +69,6 @@ def whole(name: str) -> Iterator[None]:
         if error.partition is None:
             raise
         raise CommandError(
-            f"offset {error.position} of {spelled(error.partition)} was deleted before it was read, and {name} would "
-            "not be whole: write it again, or --from a later place"
+            f"offset {error.position} of {spelled(error.partition)} was deleted before it was read, so {name} would "
+            "be incomplete: run the command again, or begin later with --from"
         ) from error

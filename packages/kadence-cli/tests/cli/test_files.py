@@ -131,7 +131,7 @@ def test_values_with_a_schema(
     monkeypatch.setattr(export, "_GROUP_BYTES", 1)
     ran = kadence("consume", "avro", "--value", "avro", "-o", str(file), "-X", "max.poll.arrow.bytes=1")
     assert ran.status == 1
-    assert "from avro:0, offset 3 on values have fields that none had before" in ran.err
+    assert "values from avro:0, offset 3 on have new fields" in ran.err
     assert pq.read_table(file).num_rows == 3
     # As it says: two files, or lines.
     for name, range_, count in (

@@ -158,7 +158,7 @@ class Checkpoint:
         ]
         if before is None and any(point is not None and point.first for point in begins):
             raise IllegalStateError(
-                f"batch {last.number} is not committed, and it is the first: let Kadence end it once, and try again"
+                f"batch {last.number} is not committed, and it is the first: let Kadence finish it, then try again"
             )
         found = []
         if before is not None:
@@ -210,7 +210,7 @@ def _batch(directory: Path, number: int, *, is_committed: bool) -> Batch:
             )
         sources = tuple(map(SourceOffset.read, rest[1:]))
     except (ValueError, RecursionError) as problem:
-        raise IllegalStateError(f"{path} is damaged ({problem}); put it back as it was") from None
+        raise IllegalStateError(f"{path} is damaged ({problem}); restore it") from None
     return Batch(number, (version, rest[0]), sources, is_committed)
 
 

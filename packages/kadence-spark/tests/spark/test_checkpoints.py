@@ -86,7 +86,7 @@ def test_a_source_that_has_not_begun_begins_as_the_connector_says(tmp_path: Path
 def test_a_first_batch_that_is_not_committed_is_left_to_kadence(tmp_path: Path) -> None:
     found = checkpoint(tmp_path, [[OURS]], committed=0)
     with pytest.raises(
-        IllegalStateError, match="batch 0 is not committed, and it is the first: let Kadence end it"
+        IllegalStateError, match="batch 0 is not committed, and it is the first: let Kadence finish it"
     ):
         rewrite_for_connector(found)
     assert json.loads(*offsets(found, 0)) == OURS

@@ -78,7 +78,10 @@ ROWS = {
     ),
     "plain text by TLS": Row("plain", SSL, "security.protocol", ({},)),
     "an unknown authority": Row(
-        "tls", {"security_protocol": "SSL"}, "Set ssl.ca.location to a PEM file with the authorities to trust", (SSL,)
+        "tls",
+        {"security_protocol": "SSL"},
+        "Set ssl.ca.location to a PEM file with the authorities to trust",
+        (SSL,),
     ),
     "no certificate": Row(
         "mutual",

@@ -202,7 +202,9 @@ def _refusal(host: str, port: int, error: OSError | UnicodeError) -> str:
     if isinstance(error, socket.gaierror | UnicodeError):
         name, colon, number = host.rpartition(":")
         if colon and ":" not in name and number.isdecimal():
-            return f"cannot listen on {host!r}: give the port apart from the host: host {name!r}, port {number}"
+            return (
+                f"cannot listen on {host!r}: give the port apart from the host: host {name!r}, port {number}"
+            )
         return f"cannot listen on {host!r}: no address is known for this name"
     where = f"cannot listen on {address_text(host, port)}: "
     if error.errno == errno.EADDRINUSE:

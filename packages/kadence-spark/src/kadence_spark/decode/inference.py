@@ -55,8 +55,7 @@ def _subject(side: SideOptions, given: Mapping[str, str]) -> str:
     topics = [name.strip() for name in given.get("subscribe", "").split(",") if name.strip()]
     if len(topics) != 1:
         raise ConfigError(
-            f"it is not known which schema of the registry all records fit. Name its subject with the option "
-            f"{side.name}.subject, "
-            f"or give load() a schema, or the option {side.name}.schema"
+            f"without one topic in subscribe, no subject of the registry is known: name it with the option "
+            f"{side.name}.subject, or give load() a schema, or the option {side.name}.schema"
         )
     return f"{topics[0]}-{side.name}"

@@ -63,10 +63,10 @@ def layout_of(options: DecodeOptions, schema: StructType, known: dict[str, str])
         sources.append(_source(options, column.name, column.dataType, kafka, known))
         odd = _odd(column.dataType, text_keys=options.value.format.is_json)
         if odd is not None:
-            raise ConfigError(f"column {column.name!r} has a type that nothing is decoded into: {odd}")
+            raise ConfigError(f"column {column.name!r} has a type that values cannot be decoded into: {odd}")
         if not column.nullable or not _is_nullable(column.dataType):
             raise ConfigError(
-                f"column {column.name!r} has NOT NULL in it; what is decoded may be null, so leave that out"
+                f"column {column.name!r} has NOT NULL in it: leave NOT NULL out, since decoded values may be null"
             )
     _check_case(schema, sources)
     if options.value.format is Format.BINARY:

@@ -426,7 +426,7 @@ def test_columns_from_the_newest_schema_with_references(registry: RegistryServer
     assert "`value` struct<`price` struct<`cents` bigint>, `at` timestamp>, `topic` string" in ddl
     flat = decoded_ddl(options(registry, value_flat="true"), {"subscribe": "t"}, COLUMNS)
     assert flat.startswith("`price` struct<`cents` bigint>, `at` timestamp, `key` binary")
-    with pytest.raises(ConfigError, match=r"Name its subject with the option value\.subject"):
+    with pytest.raises(ConfigError, match=r"name it with the option value\.subject"):
         decoded_ddl(options(registry), {"subscribe": "t,u"}, COLUMNS)
     assert decoded_ddl(options(registry, value_subject="t-value"), {"subscribe": "t,u"}, COLUMNS) == ddl
     # Or load() is given the fields: the records' own ids say how each was written.

@@ -78,7 +78,7 @@ def test_what_is_read_is_what_is_asked_for() -> None:
         (T.StructType([T.StructField("id", LONG, nullable=False)]), "column 'id' has NOT NULL"),
         (
             struct(v=T.ArrayType(T.DayTimeIntervalType())),
-            "column 'v' has a type that nothing is decoded into: interv",
+            "column 'v' has a type that values cannot be decoded into: interv",
         ),
         (struct(v=T.MapType(LONG, LONG)), r"map<bigint,bigint>, as JSON's names are texts"),
         (struct(ids=T.ArrayType(LONG, containsNull=False)), "column 'ids' has NOT NULL"),

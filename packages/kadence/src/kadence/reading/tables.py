@@ -358,9 +358,7 @@ class _Reading:
                 if is_over:
                     return
                 if consumer.stopping:
-                    raise ClosedError(
-                        "reading ended early: stop() was called, perhaps by a signal"
-                    )
+                    raise ClosedError("reading ended early: stop() was called, perhaps by a signal")
                 if not table.num_rows and now - alive_at >= self.patience_ms:
                     raise KafkaTimeoutError(_stuck(consumer, self.patience_ms))
         finally:

@@ -71,7 +71,9 @@ def first_records(
         return firsts
     # Of the partitions without an answer nothing is known: they may have such records.
     if core.stopping:
-        raise ClosedError("the look-up of offsets by time ended early: stop() was called, perhaps by a signal")
+        raise ClosedError(
+            "the look-up of offsets by time ended early: stop() was called, perhaps by a signal"
+        )
     raise KafkaTimeoutError("the first records at or after the given times could not be read in time")
 
 

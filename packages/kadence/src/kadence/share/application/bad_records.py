@@ -32,7 +32,9 @@ __all__ = ["Decoded", "Decoding"]
 
 log = logger("kadence.share")
 
-_ADVICE: Final = "; it is released and delivered again: to end that, set deserialization.errors to reject or dead-letter"
+_ADVICE: Final = (
+    "; it is released and delivered again: to end that, set deserialization.errors to reject or dead-letter"
+)
 
 _KINDS: Final = {
     "raise": AcknowledgeType.RELEASE,
