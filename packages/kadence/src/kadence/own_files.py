@@ -45,7 +45,8 @@ def check_own(path: Path) -> None:
         )
     if about.st_mode & stat.S_IWOTH or (about.st_mode & stat.S_IWGRP and not _is_alone_in(about.st_gid)):
         raise PermissionError(
-            f"other users of this machine may write to {path}; check that its files are yours, then run chmod go-w"
+            f"other users of this machine may write to {path}; check that its files are yours, then run "
+            "chmod go-w on it"
         )
 
 

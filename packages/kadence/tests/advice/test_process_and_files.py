@@ -145,7 +145,7 @@ def test_a_handler_of_a_signal_sets_a_flag() -> None:
 @pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
 def test_a_directory_that_others_write_to(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(PermissionError, match="then chmod go-w it"):
+    with pytest.raises(PermissionError, match="then run chmod go-w on it"):
         check_own(tmp_path)
     subprocess.run(["chmod", "go-w", str(tmp_path)], check=True)
     check_own(tmp_path)
