@@ -132,7 +132,7 @@ def test_a_handler_of_a_signal_sets_a_flag() -> None:
             signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
             while not refused:
                 producer.send("t", b"v" * 100)
-            assert "Have the handler set a flag that your program looks at" in refused[0]
+            assert "Let the handler set a flag that your program checks" in refused[0]
             signal.signal(signal.SIGALRM, lambda *_: flags.append(1))
             while not flags:
                 producer.send("t", b"v")
