@@ -312,10 +312,13 @@ def _print_all(
     glance = None if arguments.stats is None else Glance(consumer, arguments.stats)
     while arguments.max_records is None or count < arguments.max_records:
         most = None if arguments.max_records is None else min(500, arguments.max_records - count)
+        if arguments.group:
+            # A poll may commit the records of the one before it.
+            out.flush()
         try:
             records = consumer.poll(0, max_records=most)
             if not records:
-                # Flush only before a wait: full buffers make a pipe fast.
+                # Without a group only before a wait: full buffers make a pipe fast.
                 out.flush()
                 records = consumer.poll(wait, max_records=most)
         except OffsetOutOfRangeError as error:

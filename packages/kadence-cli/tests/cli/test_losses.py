@@ -153,7 +153,7 @@ def test_the_help_says_who_sees_settings_and_where_secrets_belong(kadence: Run) 
     for command in (["topics", "list"], ["consume"], ["produce"], ["groups", "lag"]):
         words = " ".join(kadence(*command, "--help").out.split())
         assert "in the list of processes: put secrets into the file of -c or --config" in words
-    assert "in its list of processes" in " ".join(kadence("--help").out.split())
+    assert "in the list of processes" in " ".join(kadence("--help").out.split())
 
 
 class _Steady:
@@ -177,8 +177,25 @@ def test_lines_are_written_before_it_waits() -> None:
     raw = io.BytesIO()
     out = io.BufferedWriter(raw)
     arguments = argparse.Namespace(
-        format="values", value=None, output=None, raw=True, timeout=None, stats=None
+        format="values", value=None, output=None, raw=True, timeout=None, stats=None, group=None
     )
     arguments.max_records = 20
     consumer: Any = _Steady(raw, 20)
     assert consume._print_all(consumer, arguments, consume._Plan({}, {}), out) == 20
+
+
+class _Committing(_Steady):
+    """A member of a group of which each poll brings a record, and commits those of the polls before it."""
+
+    def poll(self, timeout: float, max_records: int | None = None) -> list[SimpleNamespace]:
+        return super().poll(1, max_records)
+
+
+def test_lines_of_a_group_are_written_before_their_records_can_be_committed() -> None:
+    raw = io.BytesIO()
+    arguments = argparse.Namespace(
+        format="values", value=None, output=None, raw=True, timeout=None, stats=None, group="g"
+    )
+    arguments.max_records = 20
+    consumer: Any = _Committing(raw, 20)
+    assert consume._print_all(consumer, arguments, consume._Plan({}, {}), io.BufferedWriter(raw)) == 20

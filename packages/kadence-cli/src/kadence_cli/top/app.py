@@ -269,7 +269,10 @@ class Top(App[None]):
             else:
                 self._go(_Place("member", place.group, key, came_from=key))
         elif place.kind == "processes":
-            self._go(_Place("process", "", key, came_from=key))
+            process = self._process(key)
+            # So that its group is asked about, which says where a partition's records begin.
+            group = (process.state.get("group_id") if process else None) or ""
+            self._go(_Place("process", group, key, came_from=key))
         elif place.view in {"partitions", "reading"}:
             self._go(
                 _Place("partition", place.group, key, start=self._start(place.group, key), came_from=key)

@@ -437,6 +437,25 @@ def test_why_a_partition_of_this_process_is_not_read(broker: Broker, consumer: C
         watched(broker.bootstrap_servers, look, group="report")
 
 
+def test_records_of_a_partition_of_this_process_begin_where_its_group_committed(
+    broker: Broker, consumer: Consumer
+) -> None:
+    async def look(screen: Screen) -> None:
+        await screen.press("l")
+        await screen.shows("on this machine", "reader-1")
+        await screen.press("enter")
+        await screen.shows("[reading]", "flights:0")
+        end = time.monotonic() + patience.PATIENCE
+        while not screen.app.model.history("report").partitions:
+            assert time.monotonic() < end, "the group was not asked about"
+            await asyncio.sleep(0.05)
+        await screen.press("enter")
+        await screen.shows("[records]", "--from 15 -n 20")
+
+    with publish_state(consumer):
+        watched(broker.bootstrap_servers, look)
+
+
 @pytest.mark.parametrize("width", [80, 100, 132])
 def test_nothing_is_cut(broker: Broker, consumer: Consumer, width: int) -> None:
     async def run() -> None:
