@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kadence.columns.isolation import BadRecordError
 from kadence.errors import ConfigError, SerializationError
-from kadence_schemas.avro_schemas import EXACT, Resolution, library, name_of, parsed, with_default_values
+from kadence_schemas.avro_schemas import (
+    EXACT,
+    Resolution,
+    is_raw,
+    library,
+    name_of,
+    parsed,
+    with_default_values,
+)
 from kadence_schemas.avro_unions import Unions
 from kadence_schemas.client import SchemaRegistryClient
 from kadence_schemas.columns.avro_claims import claims_of
@@ -29,8 +37,6 @@ if TYPE_CHECKING:
     from kadence_schemas.columns.values import ValueColumns
 
 __all__ = ["AvroDeserializer", "AvroSerializer"]
-
-_BYTES: Final = ("bytes", {"type": "bytes"})
 
 Headers = Any
 Read = Callable[[bytes, int], Any]
@@ -205,7 +211,7 @@ class AvroDeserializer:
             return _refusing(f"{said_of(frame.schema)} cannot be used: {problem}")
 
     def _reading(self, said: str, writer: Any) -> Read:
-        if writer in _BYTES:
+        if is_raw(writer):
             return lambda data, start: data[start:]
         claims = claims_of(writer)
         read_one = Resolution(writer, self._reader, with_names=self._with_names).one
@@ -245,7 +251,7 @@ def _form(schema: Any, *, strict: bool) -> tuple[Any, bool, Callable[[Any], Any]
     if isinstance(schema, dict) and schema["type"] == "record":
         # For a missing field fastavro writes the default exactly as in the schema.
         schema = with_default_values(schema, schema, EXACT)
-    return schema, schema in _BYTES, Unions(schema, strict=strict).convert
+    return schema, is_raw(schema), Unions(schema, strict=strict).convert
 
 
 def _refusing(reason: str) -> Read:

@@ -26,7 +26,16 @@ if TYPE_CHECKING:
 
     from kadence_schemas.schemas import ResolvedSchema
 
-__all__ = ["EXACT", "NUMBERS", "Resolution", "definitions", "name_of", "parsed", "with_default_values"]
+__all__ = [
+    "EXACT",
+    "NUMBERS",
+    "Resolution",
+    "definitions",
+    "is_raw",
+    "name_of",
+    "parsed",
+    "with_default_values",
+]
 
 _BASES: Final = {
     "date": "int",
@@ -72,6 +81,14 @@ _UNUSABLE: Final = (
     RecursionError,
 )
 """The exceptions of fastavro, or of this module, for an invalid schema."""
+
+
+def is_raw(writer: Any) -> bool:
+    """Whether values of this schema, parsed, are the bytes themselves where a schema id comes before them.
+
+    So Confluent's serialisers write them: without Avro's length, and whatever schema they are read with.
+    """
+    return writer in ("bytes", {"type": "bytes"})
 
 
 def parsed(resolved: ResolvedSchema, known: Collection[str] = EXACT, *, is_writer: bool = False) -> Any:

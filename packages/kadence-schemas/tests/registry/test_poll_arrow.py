@@ -115,6 +115,16 @@ def test_a_readers_schema_makes_one_type(broker: Broker, client: SchemaRegistryC
     assert table["value"].to_pylist() == [{"id": 1, "item": "a"}, {"id": 2, "item": None}]
 
 
+def test_bytes_are_as_they_are(broker: Broker, client: SchemaRegistryClient) -> None:
+    """As `poll` returns them, and Confluent's serialisers write them: without Avro's length before them."""
+    write(broker, "raw", *(AvroSerializer(client, '"bytes"').serialize("raw", (), each) for each in (b"", b"ab")))
+    for reader in (None, '"bytes"'):
+        with reading(broker, AvroDeserializer(client, reader), ("raw", 0)) as consumer:
+            table = poll(consumer, 2, columns=["value"])
+        assert table.schema.field("value").type == pa.binary()
+        assert table["value"].to_pylist() == [b"", b"ab"]
+
+
 def test_protobuf(broker: Broker, client: SchemaRegistryClient) -> None:
     pytest.importorskip("ptars")
     unit = message_type("shop.Unit")

@@ -88,12 +88,16 @@ class AvroFormat:
     Args:
         writer: the schema that the data was written with, parsed.
         reader: the schema to read it with; None: the writer's, and further fields of the target are null.
+        is_framed: a schema id comes before the data, see `kadence_schemas.avro_schemas.is_raw`.
 
     Raises:
         ConfigError: the data can never have the target's types.
     """
 
-    def __init__(self, writer: Any, reader: Any, target: pa.DataType) -> None:
+    def __init__(self, writer: Any, reader: Any, target: pa.DataType, *, is_framed: bool = False) -> None:
+        self._is_raw = is_framed and avro_schemas.is_raw(writer)
+        if self._is_raw:
+            reader = None
         self._reading = Resolution(writer, reader, avro_schemas.NUMBERS)
         self._target = target
         self._arrow = arrow_of(reader if reader is not None else writer, target, as_written=True)
@@ -101,7 +105,7 @@ class AvroFormat:
         if problem is not None:
             raise ConfigError(f"the query's schema does not fit the Avro schema: {problem}")
         self._whole = _refuse
-        self._claims = claims_of(writer)
+        self._claims = None if self._is_raw else claims_of(writer)
         if self._claims is not None:
             return
         if _is_simple(writer) and (reader is None or _by_name(writer, reader)):
@@ -133,6 +137,8 @@ class AvroFormat:
             raise BadRecordError("a value does not fit the type of its field") from None
 
     def _one(self, value: bytes) -> Any:
+        if self._is_raw:
+            return value
         import fastavro
 
         try:

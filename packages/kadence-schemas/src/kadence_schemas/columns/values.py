@@ -138,7 +138,7 @@ def avro_columns(
         AVRO,
         lambda found, _: avro.parsed(found, is_writer=True),
         arrow_of,
-        lambda writer, target: avro.AvroFormat(writer, schema, target),
+        lambda writer, target: avro.AvroFormat(writer, schema, target, is_framed=True),
         None if schema is None else arrow_of(schema),
         frames,
     )

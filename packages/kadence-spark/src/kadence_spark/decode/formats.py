@@ -101,12 +101,12 @@ def _avro(side: SideOptions, target: pa.DataType) -> SideDecoder:
         reader = avro.parsed(_schema_of_option(side))
     registry = side.registry
     if registry is None or not side.framed:
-        made = avro.AvroFormat(reader, None, target)
+        made = avro.AvroFormat(reader, None, target, is_framed=side.framed)
         return _framed(side, target, _always(made)) if side.framed else made
 
     def decoder(found: ResolvedSchema, frame: Frame) -> SideDecoder:
         writer = avro.parsed(found, is_writer=True)
-        return avro.AvroFormat(writer, reader, target)
+        return avro.AvroFormat(writer, reader, target, is_framed=True)
 
     return _framed(side, target, _registered(side, registry, AVRO, decoder))
 
