@@ -49,6 +49,10 @@ def test_a_connection_that_ends_with_its_answer_and_the_next_in_one_turn() -> No
     QueueStory(105).run()
 
 
+def test_a_late_request_of_an_old_connection_uses_up_the_epoch_of_the_next_one() -> None:
+    QueueStory(1_000_370).run()
+
+
 @pytest.mark.heavy
 def test_the_same_seed_is_the_same_story_of_a_queue() -> None:
     first, second = QueueStory(3), QueueStory(3)
