@@ -679,6 +679,6 @@ def test_the_registry_is_given_a_schema_with_its_type() -> None:
     for call in (ours.register_schema, ours.lookup_schema):
         for wrong in ('"string"', {"type": "string"}):
             with pytest.raises(
-                ConfigError, match=r"write Schema\(text\), with the schema's type unless it is AVRO"
+                ConfigError, match=r"pass Schema\(text\), or Schema\(text, type\) if the type is not AVRO"
             ):
                 call("a", wrong)  # type: ignore[arg-type]

@@ -117,7 +117,11 @@ def test_a_readers_schema_makes_one_type(broker: Broker, client: SchemaRegistryC
 
 def test_bytes_are_as_they_are(broker: Broker, client: SchemaRegistryClient) -> None:
     """As `poll` returns them, and Confluent's serialisers write them: without Avro's length before them."""
-    write(broker, "raw", *(AvroSerializer(client, '"bytes"').serialize("raw", (), each) for each in (b"", b"ab")))
+    write(
+        broker,
+        "raw",
+        *(AvroSerializer(client, '"bytes"').serialize("raw", (), each) for each in (b"", b"ab")),
+    )
     for reader in (None, '"bytes"'):
         with reading(broker, AvroDeserializer(client, reader), ("raw", 0)) as consumer:
             table = poll(consumer, 2, columns=["value"])

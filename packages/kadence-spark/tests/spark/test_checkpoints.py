@@ -147,7 +147,7 @@ def test_a_query_that_runs_meanwhile_is_told(tmp_path: Path, monkeypatch: pytest
         ("v2\n{}\nx", "is not of version v1 .* begins with 'v2'"),
         ("", "is not of version v1"),
         ("v1", "is not of"),
-        ('v1\n{}\n{"t":{"0":', "is damaged .*put it back"),
+        ('v1\n{}\n{"t":{"0":', "is damaged .*restore it"),
         ("v1\n{}\n" + "[" * 100_000, "is damaged"),
         ("v1\n{}\n\udcff", "is damaged"),
     ],

@@ -212,7 +212,7 @@ def test_a_byte_of_the_list_of_topics_costs_no_topic_after_a_clean_end(tmp_path:
     for damaged in (whole[:-3] + b"x" + whole[-2:], whole[:-1]):
         journal.write_bytes(damaged)
         for _ in range(2):
-            with pytest.raises(ConfigError, match=r"topics\.journal: line \d+ is damaged; put it back"):
+            with pytest.raises(ConfigError, match=r"topics\.journal: line \d+ is damaged; restore it"):
                 Broker(data_dir=tmp_path)
         assert journal.read_bytes() == damaged
     journal.write_bytes(whole)

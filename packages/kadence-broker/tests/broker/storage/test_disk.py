@@ -618,7 +618,7 @@ def test_a_journal_that_is_damaged_before_its_end_is_refused_and_left_as_it_is(t
     damaged = bytearray(journal.read_bytes())
     damaged[damaged.index(b'"t"') + 1] = ord("x")
     journal.write_bytes(damaged)
-    with pytest.raises(ConfigError, match=r"topics\.journal: line 2 is damaged; put it back"):
+    with pytest.raises(ConfigError, match=r"topics\.journal: line 2 is damaged; restore it"):
         Broker(data_dir=tmp_path)
     assert journal.read_bytes() == damaged
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"t-0", "u-0"}

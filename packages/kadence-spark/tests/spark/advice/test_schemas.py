@@ -130,7 +130,7 @@ PURE = {
     "a required field": Row(
         laid_out,
         (T.StructType([T.StructField("id", LONG, nullable=False)]), {}),
-        "what is decoded may be null, so leave that out",
+        "leave NOT NULL out, since decoded values may be null",
         ((struct(id=LONG), {}),),
     ),
     "fields without a format": Row(
