@@ -37,6 +37,9 @@ None as a handler does."""
 _PIECE_US: Final = 10_000
 """The time for which other requests wait for the steps of one, as these count it."""
 
+_HALF: Final = -1
+"""Stands for half of the size of an answer."""
+
 
 class Call:
     """One request on its way to its answer. Exactly one of `reply` and `finish` ends it.
@@ -125,7 +128,8 @@ class Call:
             return
         if self._cut_to is not None:
             whole = b"".join(buffers)
-            self.connection.end([whole[: self._cut_to or len(whole) // 2]])
+            size = len(whole) // 2 if self._cut_to == _HALF else self._cut_to
+            self.connection.end([whole[:size]])
             return
         self.connection.send(buffers)
         self.connection.finish()
@@ -149,7 +153,7 @@ class Call:
 
     def cut_answer(self, size: int | None) -> None:
         """Let the connection end after ``size`` bytes of the answer; None: after half of it (a fault)."""
-        self._cut_to = size or 0
+        self._cut_to = _HALF if size is None else size
 
     def mute(self) -> None:
         """Let the call take effect without its answer ever being sent (a fault)."""

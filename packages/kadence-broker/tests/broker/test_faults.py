@@ -171,6 +171,9 @@ def test_an_answer_may_be_cut_and_the_request_has_taken_effect(broker: Broker) -
         assert len(wire._exactly(4)) == 4
         with pytest.raises(ConnectionError):
             wire._exactly(10_000)
+    with Wire(broker) as wire, broker.faults.truncate(MetadataRequest, 0):
+        wire.send(MetadataRequest(topics=[]))
+        assert wire.is_closed(), "not half of it"
 
 
 def test_a_frozen_node_neither_reads_nor_writes_nor_accepts_and_then_goes_on() -> None:

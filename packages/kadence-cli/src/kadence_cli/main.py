@@ -125,8 +125,8 @@ def make_parser(words: Collection[str] = _COMMANDS) -> Parser:
         "--config",
         dest="client_settings",
         metavar="FILE",
-        help="client settings, as for Kafka's own tools: lines KEY=VALUE, or a .toml file; ${NAME} stands for an "
-        "environment variable",
+        help="client settings: lines KEY=VALUE, as for Kafka's own tools but with no escapes by backslash, or a .toml "
+        "file; ${NAME} stands for an environment variable",
     )
     parser.set_defaults(run=_teach)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands", prog=parser.prog)

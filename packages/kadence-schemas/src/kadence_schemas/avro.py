@@ -193,7 +193,7 @@ class AvroDeserializer:
         return made if self._from_dict is None else self._from_dict(made)
 
     def columns(self) -> ValueColumns[Any]:
-        """The decoder of whole columns with the same schemas, for one consumer's ``poll_arrow(value="avro")``.
+        """A decoder of Arrow columns by this deserialiser's schemas. Each consumer makes its own for `poll_arrow`.
 
         Raises:
             ConfigError: the reader's schema has a type that cannot be a column.

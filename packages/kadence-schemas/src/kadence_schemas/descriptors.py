@@ -141,7 +141,7 @@ def _decode_error() -> type[Exception]:
 
 
 def _missing() -> MissingDependencyError:
-    return MissingDependencyError("format protobuf needs protobuf: pip install 'kadence[decode]'")
+    return MissingDependencyError("Protobuf needs protobuf: pip install 'kadence[protobuf]'")
 
 
 def _of_library(name: str, kind: Any) -> Any:

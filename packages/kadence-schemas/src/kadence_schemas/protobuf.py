@@ -191,7 +191,7 @@ class ProtobufDeserializer(Generic[M]):
         return found
 
     def columns(self) -> ValueColumns[Any]:
-        """The decoder of whole columns with the same schemas, for one consumer's ``poll_arrow(value="protobuf")``.
+        """A decoder of Arrow columns by this deserialiser's schemas. Each consumer makes its own for `poll_arrow`.
 
         Raises:
             ConfigError: there is no registry.

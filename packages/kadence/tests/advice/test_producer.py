@@ -73,7 +73,7 @@ PRODUCER = {
     "a row without a topic": Row(
         lambda p: p.send_arrow(table(value=[b"v"], topic=[None])),
         SerializationError,
-        "pass one to send_arrow(), or set it in each row",
+        "set it in the column topic. A topic passed to send_arrow() is that of all rows",
         (
             lambda p: p.send_arrow(table(value=[b"v"], topic=[None]), "t").result(10),
             lambda p: p.send_arrow(table(value=[b"v"], topic=["t"])).result(10),

@@ -105,7 +105,8 @@ class ArrowSending:
         number = chunk.first_row + row
         if fault == "topic":
             raise SerializationError(
-                f"row {number} has no topic: pass one to send_arrow(), or set it in each row"
+                f"row {number}, counted from 0, has no topic: set it in the column topic. A topic passed to "
+                "send_arrow() is that of all rows"
             )
         if fault == "header":
             raise SerializationError(f"row {number} has a header without a name")

@@ -269,8 +269,9 @@ def explain_heartbeat(
             f"group {group_id!r} has as many members as the broker allows (group.consumer.max.size)"
         ),
         error_codes.GROUP_ID_NOT_FOUND: (
-            f"group {group_id!r} cannot be joined with KIP-848{told}. Its members speak another protocol and the "
-            "broker does not convert it (group.consumer.migration.policy): set group.protocol=classic"
+            f"group {group_id!r} cannot be joined with KIP-848{told}. If its members use the classic protocol, set "
+            "group.protocol=classic, or have brokers convert the group (group.consumer.migration.policy). If it is a "
+            "share or Streams group, choose another group.id"
         ),
         error_codes.INVALID_REQUEST: f"the broker refused the heartbeat of group {group_id!r}{told}",
     }
