@@ -55,7 +55,7 @@ OF_SOURCE: Final[dict[str, str]] = {
         "How many tasks can run at once. Default: as the settings of session(), or on Linux the command line of "
         "spark-submit, show it; otherwise the number of Kafka partitions."
     ),
-    "includeHeaders": "Whether rows have the column headers. Default: false.",
+    "includeHeaders": "Whether rows have a column `headers`, with the headers of the record. Default: false.",
     "groupIdPrefix": "The beginning of the source's client ids, unless kafka.client.id is set.",
     "commitOffsets": "Stream only: commit the offsets of finished batches to kafka.group.id. Default: false.",
     "idlePollMs": "Stream only: the longest wait for new records before Spark asks again. Default: 500.",

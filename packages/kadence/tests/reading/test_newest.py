@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -98,3 +99,19 @@ def test_one_wrong_clock_does_not_hide_what_lies_before() -> None:
     log = Log(times, [500])
     assert len(log.newest(300)) == 300
     assert (0, 705) in log.newest(300)
+
+
+def test_rows_that_do_not_count_do_not_stay_in_memory() -> None:
+    log = Log(list(range(3_000)))
+    read: list[weakref.ref[pa.Table]] = []
+
+    def polled(ranges: Ranges) -> Iterator[pa.Table]:
+        for table in log.polled(ranges):
+            assert sum(each() is not None for each in read) <= 1, "the one before may still be looked at"
+            read.append(weakref.ref(table))
+            yield table
+            del table
+
+    tables = newest(log.ranges, 2, polled, lambda table: log.table([]))
+    assert sum(table.num_rows for table in tables) == 0
+    assert len(read) >= 100

@@ -35,11 +35,15 @@ def newest(ranges: Ranges, limit: int, read: Read, wanted: Callable[[Any], Any])
     todo = set(ranges)
     while todo:
         parts = {p: (max(ranges[p][0], low[p] - window), low[p]) for p in todo}
-        tables = list(read(parts))
-        latest = _latest(tables)
+        latest: dict[TopicPartition, int] = {}
+        kept: list[pa.Table] = []
+        # Of each table only the rows that count stay in memory.
+        for table in read(parts):
+            _note_latest(latest, table)
+            kept.append(wanted(table))
         low.update((p, start) for p, (start, _) in parts.items())
         # Later steps read earlier offsets, so they are put in front: rows stay in their partition's order.
-        found = [*(wanted(table) for table in tables), *found]
+        found = [*kept, *found]
         cut = _cut(found, limit)
         todo = {
             p for p in todo if low[p] > ranges[p][0] and (cut is None or p not in latest or latest[p] >= cut)
@@ -55,16 +59,13 @@ def _times(table: pa.Table) -> Any:
     return pc.fill_null(table["timestamp"].cast(pa.int64()), 0)
 
 
-def _latest(tables: list[pa.Table]) -> dict[TopicPartition, int]:
-    """The latest timestamp of each partition in tables."""
-    found: dict[TopicPartition, int] = {}
-    for table in tables:
-        kept = table.select(["topic", "partition"]).append_column("at", _times(table))
-        grouped = kept.group_by(["topic", "partition"]).aggregate([("at", "max")])
-        for row in grouped.to_pylist():
-            p = TopicPartition(row["topic"], row["partition"])
-            found[p] = max(found.get(p, row["at_max"]), row["at_max"])
-    return found
+def _note_latest(latest: dict[TopicPartition, int], table: pa.Table) -> None:
+    """Add the latest timestamp of each partition in the table."""
+    times = table.select(["topic", "partition"]).append_column("at", _times(table))
+    grouped = times.group_by(["topic", "partition"]).aggregate([("at", "max")])
+    for row in grouped.to_pylist():
+        p = TopicPartition(row["topic"], row["partition"])
+        latest[p] = max(latest.get(p, row["at_max"]), row["at_max"])
 
 
 def _cut(tables: list[pa.Table], limit: int) -> int | None:
