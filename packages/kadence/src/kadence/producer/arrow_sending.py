@@ -105,7 +105,7 @@ class ArrowSending:
         number = chunk.first_row + row
         if fault == "topic":
             raise SerializationError(
-                f"row {number}, counted from 0, has no topic: set it in the column topic. A topic passed to "
+                f"row {number} has no topic (the first is row 0): set it in the column topic. A topic passed to "
                 "send_arrow() is that of all rows"
             )
         if fault == "header":
