@@ -475,3 +475,13 @@ def test_the_frame_is_cut_off_where_the_schema_is_given() -> None:
     assert made is not None
     decoded = decoder_of(made.value, pa.int64()).decode(pa.array([framed(5, b"\x04"), None]))
     assert decoded.column.to_pylist() == [2, None]
+
+
+@pytest.mark.parametrize(
+    ("wire", "values"), [("confluent", [framed(5, b"ab"), None]), ("plain", [b"\x04ab", None])]
+)
+def test_bytes_behind_a_schema_id_are_as_they_are(wire: str, values: list[bytes | None]) -> None:
+    made = parse({"value.format": "avro", "value.schema": '"bytes"', "value.wire": wire})
+    assert made is not None
+    decoded = decoder_of(made.value, pa.binary()).decode(pa.array(values, pa.binary()))
+    assert (decoded.column.to_pylist(), decoded.bad) == ([b"ab", None], {})

@@ -131,7 +131,7 @@ class ByHand:
     def _refuse_own_dead_letters(
         self, partitions: Iterable[TopicPartition], ends: Mapping[TopicPartition, int | None]
     ) -> None:
-        """Of a range a reader comes to the end, whatever is written behind it."""
+        """Refuse them, except in ranges: a range ends, whatever is written after it."""
         endless = {each.topic for each in partitions if ends.get(each) is None}
         refuse_own_dead_letters(self._core.config.dead_letter_topic, endless)
 

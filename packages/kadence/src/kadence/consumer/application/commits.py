@@ -286,7 +286,7 @@ class Commits:
             read_under, known, lost: those of the program's commit, see `events.Commit`.
         """
         state = self._shared_state
-        # So it is from the first commits on, until reading begins anywhere else.
+        # True from the first commits on, until reading begins somewhere else.
         is_answered = not self._open_starts and self._known_starts == state.starts
         if is_answered or state.ended:
             return

@@ -224,6 +224,7 @@ class CoordinatorRequestManager:
     def _fatal(self, now: int, error: KafkaError) -> None:
         """Stop looking until `require` is called again: the application's next poll tries again (B6)."""
         self._backoff.failed(now)
+        self._no_coordinator.over()
         self._wanted = False
         told = [listener(now, error) for listener in self.on_failed]
         if not any(told):
