@@ -132,8 +132,9 @@ def run(arguments: argparse.Namespace) -> int:
         say(f"broker ready on {broker.bootstrap_servers}; Ctrl-C ends it")
         try:
             while True:
-                # Not signal.pause(), which Windows lacks. A signal ends it at once.
-                time.sleep(3600)
+                # Not signal.pause(), which Windows lacks. A signal ends it at once, unless it comes between Python's
+                # look for signals and the sleep itself.
+                time.sleep(1)
         except KeyboardInterrupt:
             say("broker closed")
     return 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -150,19 +152,20 @@ def test_several_consumers_of_one_process(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("program", ["threads", "asyncio"])
-def test_work_that_outlasts_the_grace_period(cluster: Cluster, program: str) -> None:
-    """The log says where it is, and the group is left without it."""
+@pytest.mark.parametrize("work", ["slow_work", "slow_query"])
+def test_work_that_outlasts_the_grace_period(cluster: Cluster, program: str, work: str) -> None:
+    """The log says where it is, and the group is left without it, also while Python cannot run signal handlers."""
     cluster.produce("orders", 3, partitions=1)
     text = THREADS if program == "threads" else ASYNCIO
-    with _running(cluster, text, work="slow_work()", grace="0.5") as child:
-        _wait_for(child, "at 0")
+    with _running(cluster, text, work=f"{work}()", grace="0.5") as child:
+        _wait_for(child, "working")
         child.send_signal(signal.SIGTERM)
         errors = child.stderr
         assert errors is not None
         told = _until(errors, "leaves the group, without waiting")
         assert "the grace period ends" in told
         assert "orders-0 0 to 0" in told
-        assert "slow_work" in told
+        assert work in told
         while _members(cluster):
             pass
         assert child.poll() is None
@@ -278,7 +281,53 @@ def test_a_forked_child_takes_its_signals_itself() -> None:
             os._exit(1)
         _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == -signal.SIGTERM
-        assert stop.received is None
+        # Python wrote the child's signal to the parent, too.
+        while select.select([stop._reads], [], [], 0)[0]:
+            pass
+        with stop._acting:
+            assert stop.received is None
+
+
+def test_the_wakeup_fd_of_an_event_loop_stays() -> None:
+    """Signals that the loop handles come, also those of within the `with`."""
+
+    async def main() -> None:
+        loop, handled = asyncio.get_running_loop(), asyncio.Semaphore(0)
+        loop.add_signal_handler(signal.SIGUSR1, handled.release)
+        with stop_on_signals(signals=[signal.SIGUSR2]) as stop:
+            signal.raise_signal(signal.SIGUSR1)
+            await asyncio.wait_for(handled.acquire(), PATIENCE)
+            signal.raise_signal(signal.SIGUSR2)
+            assert stop.received is signal.SIGUSR2
+        with stop_on_signals(signals=[signal.SIGUSR2]) as stop:
+            loop.add_signal_handler(signal.SIGUSR1, handled.release)
+            signal.raise_signal(signal.SIGUSR2)
+            assert stop.received is signal.SIGUSR2
+        signal.raise_signal(signal.SIGUSR1)
+        await asyncio.wait_for(handled.acquire(), PATIENCE)
+        loop.remove_signal_handler(signal.SIGUSR1)
+
+    asyncio.run(main())
+    assert signal.set_wakeup_fd(-1) == -1
+
+
+def test_a_handler_of_its_own_within(cluster: Cluster) -> None:
+    """A signal is no longer ours when the program has set another handler for it."""
+    came = []
+    with (
+        stop_on_signals(signals=[signal.SIGUSR1]) as stop,
+        Consumer(bootstrap_servers=cluster.bootstrap_servers) as consumer,
+    ):
+        signal.signal(signal.SIGUSR1, lambda number, frame: came.append(number))
+        try:
+            signal.raise_signal(signal.SIGUSR1)
+            while select.select([stop._reads], [], [], 0)[0]:
+                pass
+            with stop._acting:
+                assert not consumer.stopping
+            assert came == [signal.SIGUSR1]
+        finally:
+            signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 def test_negative_grace() -> None:
@@ -289,7 +338,7 @@ def test_negative_grace() -> None:
 # ---------------------------------------------------------------- the programs
 
 HEAD = """
-import asyncio, logging, signal, sys, threading
+import asyncio, contextlib, logging, signal, sqlite3, sys, threading, time
 from kadence import AsyncConsumer, Consumer, stop_on_signals
 from kadence import stopping
 
@@ -297,7 +346,26 @@ logging.basicConfig(level=logging.WARNING)
 settings = {{"bootstrap.servers": {servers!r}, "group.id": {group!r}, "auto.offset.reset": "earliest"}}
 
 def slow_work():
+    print("working", flush=True)
     sys.stdin.readline()
+
+def slow_query():
+    # SQLite does not return for a signal, so Python runs no handler.
+    connection = sqlite3.connect(":memory:", check_same_thread=False)
+    spent = time.pthread_getcpuclockid(threading.get_ident())
+    began = time.clock_gettime(spent)
+
+    def end():
+        # Only the query costs that much.
+        while time.clock_gettime(spent) < began + 0.1:
+            time.sleep(0.001)
+        print("working", flush=True)
+        sys.stdin.readline()
+        connection.interrupt()
+
+    threading.Thread(target=end).start()
+    with contextlib.suppress(sqlite3.OperationalError):
+        connection.execute("WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n")
 
 def work_on_both():
     stopping._SAME_MS = 0
