@@ -61,7 +61,7 @@ TRANSITIONS: Final[Mapping[JoiningState, frozenset[JoiningState]]] = {
     JoiningState.COMPLETING_REBALANCE: OUT | _REJOIN | {JoiningState.LEAVING, JoiningState.STABLE},
     JoiningState.STABLE: OUT | _REJOIN | {JoiningState.LEAVING},
     JoiningState.STALE: frozenset({JoiningState.PREPARING_REBALANCE, JoiningState.UNJOINED}),
-    JoiningState.LEAVING: OUT,
+    JoiningState.LEAVING: frozenset({JoiningState.UNJOINED}),
 }
 
 
