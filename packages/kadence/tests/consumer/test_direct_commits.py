@@ -9,7 +9,7 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +18,9 @@ from tests.patience import PATIENCE, until
 
 from kadence import AsyncConsumer, Consumer, Producer, TopicPartition
 from kadence.clock import FOREVER
+from kadence.consumer.events import LosePartitions
 from kadence.consumer.group.direct_commits import DirectCommits
+from kadence.consumer.shared_partition import SharedPartition
 from kadence.consumer.shared_state import SharedState
 from kadence.errors import (
     ClosedError,
@@ -57,24 +59,40 @@ def broker() -> Iterator[Broker]:
 
 
 class Ways:
-    """Counts the commits that the application's thread sent, and those that it left to the network thread."""
+    """Counts the commits that the application's thread sent, and those that it left to the network thread.
+
+    Attributes:
+        ask: called in place of each form's `ask`, with the form.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.sent = self.taken_over = 0
-        ask, took_over = DirectWay.ask, DirectWay.count
+        self.ask: Callable[..., Any] = lambda form, *arguments: form.ask(*arguments)
+        offset_form, took_over = DirectWay.offset_form, DirectWay.count
 
         def counted(way: DirectWay, *arguments: Any) -> Any:
-            asked = ask(way, *arguments)
-            self.sent += asked is not None
-            return asked
+            return _Counted(self, offset_form(way, *arguments))
 
         def looked_at(way: DirectWay, now: int) -> None:
             before = way._connection.in_flight
             took_over(way, now)
             self.taken_over += way._connection.in_flight - before
 
-        monkeypatch.setattr(DirectWay, "ask", counted)
+        monkeypatch.setattr(DirectWay, "offset_form", counted)
         monkeypatch.setattr(DirectWay, "count", looked_at)
+
+
+class _Counted:
+    """A form that counts what it sends."""
+
+    def __init__(self, ways: Ways, form: Any) -> None:
+        self._ways = ways
+        self._form = form
+
+    def ask(self, *arguments: Any) -> Any:
+        asked = self._ways.ask(self._form, *arguments)
+        self._ways.sent += asked is not None
+        return asked
 
 
 @pytest.fixture
@@ -174,14 +192,142 @@ def test_the_epoch_of_the_leader_and_only_one_offset_without_metadata(consumer: 
     assert consumer.committed(TPS)[TPS[0]] == OffsetAndMetadata(6, record.leader_epoch)
 
 
+def offsets_of(record: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The offset that a commit of a record commits, as a program gives it."""
+    return {
+        TopicPartition(record.topic, record.partition): OffsetAndMetadata(
+            record.offset + 1, record.leader_epoch
+        )
+    }
+
+
+def test_a_record_is_committed_with_the_epoch_of_its_leader(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    sent = ways.sent
+    consumer.commit(record)
+    assert ways.sent == sent + 1
+    offsets = offsets_of(record)
+    assert consumer.committed(offsets) == offsets
+
+
+def test_a_committed_record_is_processed(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    consumer.commit(record)
+    found = consumer._shared_state.shared_partitions[TPS[record.partition]].processed_position()
+    assert found is not None
+    assert found.offset == record.offset + 1
+
+
+def test_the_time_in_commits_is_counted(broker: Broker, consumer: Consumer, ways: Ways) -> None:
+    measures = consumer._shared_state.measures.poll_measures
+    record, before = poised(consumer, ways), measures.commit_sync_ms
+    sent = ways.sent
+    with broker.faults.delay(OffsetCommitRequest, 0.05, times=1):
+        consumer.commit(record)
+    assert ways.sent == sent + 1
+    assert measures.commit_sync_ms - before >= 50
+
+
+def test_callbacks_of_earlier_commits_run_before(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    told: list[Any] = []
+    consumer.commit_async({TPS[0]: 1}, lambda offsets, error: told.append((offsets, error)))
+    consumer.commit(record)
+    assert told == [({TPS[0]: OffsetAndMetadata(1)}, None)]
+    assert stands_at(consumer, record)
+
+
+def test_wakeup_before_a_commit(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    sent = ways.sent
+    consumer.wakeup()
+    with pytest.raises(WakeupError):
+        consumer.commit(record)
+    assert ways.sent == sent
+    consumer.commit(record)
+    assert stands_at(consumer, record)
+
+
+def test_a_member_that_was_refused_for_good_commits_nothing(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    sent, exchange = ways.sent, consumer._core.exchange
+    exchange.fatal = GroupAuthorizationError("no access")
+    with pytest.raises(GroupAuthorizationError, match="no access"):
+        consumer.commit(record)
+    assert ways.sent == sent
+    exchange.fatal = None
+    consumer.commit(record)
+
+
+def test_c12_of_a_partition_that_was_lost_nothing_is_committed(consumer: Consumer, ways: Ways) -> None:
+    """No poll has told of the loss yet, and the partition is assigned again."""
+    record = poised(consumer, ways)
+    sent, exchange = ways.sent, consumer._core.exchange
+    exchange.callbacks.append(LosePartitions(0, (TPS[record.partition],)))
+    with pytest.raises(CommitFailedError):
+        consumer.commit(record)
+    assert ways.sent == sent
+    exchange.callbacks.clear()
+    assert not stands_at(consumer, record)
+
+
+def test_of_an_assignment_that_the_program_does_not_know_nothing_is_committed(
+    consumer: Consumer, ways: Ways
+) -> None:
+    record = poised(consumer, ways)
+    sent, known, tp = ways.sent, consumer._core.known, TPS[record.partition]
+    before = known.partitions
+    known.partitions = {**before, tp: SharedPartition(tp, 0)}
+    with pytest.raises(CommitFailedError):
+        consumer.commit(record)
+    assert ways.sent == sent
+    known.partitions = before
+    assert not stands_at(consumer, record)
+
+
+def test_c19_an_offset_before_the_place_that_a_policy_has_chosen(broker: Broker, ways: Ways) -> None:
+    with Consumer(
+        bootstrap_servers=broker.bootstrap_servers,
+        group_id="late",
+        auto_offset_reset="latest",
+        enable_auto_commit=False,
+    ) as consumer:
+        consumer.subscribe("t")
+        until(lambda: bool(consumer.poll(0.05)) or len(consumer.assignment()) == len(TPS))
+        for tp in TPS:
+            consumer.position(tp)
+        with Producer(bootstrap_servers=broker.bootstrap_servers) as producer:
+            for number in range(2 * RECORDS):
+                producer.send("t", b"late", partition=number % 2)
+        record = poised(consumer, ways)
+        consumer.commit(record)
+        sent = ways.sent
+        consumer.commit(record.replace(offset=RECORDS - 2))
+        assert ways.sent == sent
+        assert stands_at(consumer, record)
+
+
+def test_after_a_seek_records_of_before_are_committed_as_well(consumer: Consumer, ways: Ways) -> None:
+    record = poised(consumer, ways)
+    tp = TPS[record.partition]
+    consumer.seek(tp, 5)
+    consumer.commit(record)
+    assert stands_at(consumer, record)
+    later = next(each for each in consumer if each.partition == tp.partition)
+    assert later.offset == 5
+    consumer.commit(later)
+    assert stands_at(consumer, later)
+
+
+@pytest.mark.parametrize("given", [lambda record: record, offsets_of], ids=["record", "offsets"])
 @pytest.mark.parametrize("code", [ec.COORDINATOR_LOAD_IN_PROGRESS, ec.NOT_COORDINATOR])
 def test_an_error_that_passes_is_the_network_threads_affair(
-    broker: Broker, consumer: Consumer, ways: Ways, code: int
+    broker: Broker, consumer: Consumer, ways: Ways, code: int, given: Callable[[Any], Any]
 ) -> None:
     record = poised(consumer, ways)
     taken_over = ways.taken_over
     with broker.faults.error(OffsetCommitRequest, code, times=1):
-        consumer.commit(record)
+        consumer.commit(given(record))
     assert stands_at(consumer, record)
     assert ways.taken_over == taken_over + 1
     settle(consumer, ways)
@@ -212,19 +358,19 @@ def test_a_commit_of_a_signal_handler_in_the_midst(
 ) -> None:
     """Each commits its own offset, and neither takes the other's answer away."""
     outer = poised(consumer, ways)
-    ask = DirectWay.ask
+    ask = ways.ask
     nested: list[int] = []
 
-    def interrupted(way: DirectWay, *arguments: Any) -> Any:
-        asked = ask(way, *arguments) if is_sent else None
+    def interrupted(form: Any, *arguments: Any) -> Any:
+        asked = ask(form, *arguments) if is_sent else None
         if not nested:
             nested.append(outer.offset)
             consumer.commit({TopicPartition(outer.topic, outer.partition): outer.offset}, timeout=PATIENCE)
-        return asked if is_sent else ask(way, *arguments)
+        return asked if is_sent else ask(form, *arguments)
 
-    monkeypatch.setattr(DirectWay, "ask", interrupted)
+    monkeypatch.setattr(ways, "ask", interrupted)
     consumer.commit(outer, timeout=PATIENCE)
-    monkeypatch.setattr(DirectWay, "ask", ask)
+    monkeypatch.setattr(ways, "ask", ask)
     assert nested
     if is_sent:
         # The handler's commit is the later one.
@@ -277,11 +423,11 @@ def test_the_answer_comes_just_when_the_application_has_waited_for_long(
     broker: Broker, consumer: Consumer, ways: Ways, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not taken over then, so there is no other answer."""
-    ask, wake = DirectWay.ask, SharedState.wake
+    ask, wake = ways.ask, SharedState.wake
     asked: list[Asked] = []
 
-    def seen(way: DirectWay, *arguments: Any) -> Any:
-        sent = ask(way, *arguments)
+    def seen(form: Any, *arguments: Any) -> Any:
+        sent = ask(form, *arguments)
         assert sent is not None
         asked.append(sent)
         return sent
@@ -294,7 +440,7 @@ def test_the_answer_comes_just_when_the_application_has_waited_for_long(
 
     record = poised(consumer, ways)
     taken_over = ways.taken_over
-    monkeypatch.setattr(DirectWay, "ask", seen)
+    monkeypatch.setattr(ways, "ask", seen)
     monkeypatch.setattr(SharedState, "wake", late)
     with broker.faults.freeze() as frozen:
         consumer.commit(record, timeout=PATIENCE)
@@ -316,16 +462,16 @@ def test_a_commit_of_a_signal_handler_under_another_identity(
     def interrupted(self: DirectCommits, way: DirectWay, *arguments: Any) -> Any:
         form = made(self, way, *arguments)
         # The handler's commit: the member has another identity now.
-        self._forms, self._forms_of = {}, (way, GroupMetadata("g"))
+        self.forms, self._forms_of = {}, (way, GroupMetadata("g"))
         forms.append(form)
         return form
 
     record = poised(consumer, ways)
-    direct._forms.clear()
+    direct.forms.clear()
     monkeypatch.setattr(DirectCommits, "_made", interrupted)
     consumer.commit(record)
     assert forms
-    assert not direct._forms
+    assert not direct.forms
 
 
 def test_wakeup_in_the_wait(broker: Broker, consumer: Consumer, ways: Ways) -> None:

@@ -3,7 +3,7 @@
 cimport cython
 from cpython.buffer cimport Py_buffer
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t, uintptr_t
+from libc.stdint cimport int32_t, int64_t, uint64_t, uintptr_t
 
 cdef extern from "<poll.h>" nogil:
     cdef struct pollfd:
@@ -128,6 +128,7 @@ cdef extern from "following.h" nogil:
         size_t length
     unsigned int kd_u32(const unsigned char *p)
     int64_t kd_i64(const unsigned char *p)
+    unsigned char *kd_put_number(unsigned char *at, uint64_t value, int bytes)
     const unsigned char *kd_skip(kd_bytes *bytes, size_t count)
     unsigned int kd_elements(kd_bytes *bytes)
     void kd_expect(kd_bytes *bytes, unsigned int value)
@@ -222,6 +223,14 @@ cdef class Intake:
         self, unsigned int turn, unsigned char *frame, size_t length, bytes answer, size_t free_at, size_t free_length,
         Asked asked, Flag flag
     )
+
+@cython.final
+cdef class OffsetForm:
+    cdef Intake _intake
+    cdef bytearray _frame
+    cdef size_t _at
+    cdef bytes _answer
+    cdef Flag _flag
 
 @cython.final
 cdef class Arrival:

@@ -36,6 +36,7 @@ _WRITE = 2
 _REPEATED = 4
 _DIRECT = 8
 _LONGEST_WAIT_MS = 1 << 40
+_OFFSET_AND_EPOCH = 12  # bytes
 
 
 def bind_openssl(read: uintptr_t, write: uintptr_t, get_error: uintptr_t, clear_error: uintptr_t) -> None:
@@ -336,35 +337,9 @@ class Intake:
         """The number of the network thread's present wait; 0: a request cannot be written now. Any thread."""
         return kd_direct_turn(cython.address(self._intake.direct))
 
-    def ask(
-        self, turn: cython.uint, frame: bytearray, answer: bytes, request: object, flag: Flag
-    ) -> Asked | None:
-        """Write a request if the network thread has waited since `turn` gave this number. Any thread.
-
-        Args:
-            frame: as it is sent, with its length; its correlation id is put in here. answer: the only plain one, with
-                its length and any correlation id. request: for the network thread, if another answer comes.
-            flag: raised by the plain answer.
-
-        Returns:
-            None: nothing was sent.
-        """
-        # First: it may let another thread in.
-        asked: Asked = Asked.__new__(Asked)
-        asked._request = request
-        if len(frame) < KD_DIRECT_ID_AT + 4:
-            raise ValueError("no frame that could be sent")
-        is_out: cython.bint = self._write(
-            turn,
-            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(frame)),
-            len(frame),
-            answer,
-            len(answer),
-            0,
-            asked,
-            flag,
-        )
-        return asked if is_out else None
+    def offset_form(self, frame: bytes, at: cython.size_t, answer: bytes, flag: Flag) -> OffsetForm:
+        """See `OffsetForm`."""
+        return OffsetForm(self, frame, at, answer, flag)
 
     @cython.cfunc
     def _write(
@@ -522,6 +497,50 @@ class Asked:
         if self._has_flag:
             kd_flag_raise(cython.address(self._flag))
         return None
+
+
+@cython.final
+@cython.cclass
+class OffsetForm:
+    """A request of one connection that is always the same but for an offset and its leader epoch, and its plain answer.
+
+    Args:
+        frame: as it is sent, with its length. at: the place of the offset in it, before that of the epoch.
+        answer: the only plain one, with its length and any correlation id. flag: raised by the plain answer.
+    """
+
+    def __init__(self, intake: Intake, frame: bytes, at: cython.size_t, answer: bytes, flag: Flag) -> None:
+        length: cython.size_t = len(frame)
+        if at < KD_DIRECT_ID_AT + 4 or at > length or length - at < _OFFSET_AND_EPOCH:
+            raise ValueError("no frame with an offset that could be sent")
+        self._intake = intake
+        self._frame = bytearray(frame)
+        self._at = at
+        self._answer = answer
+        self._flag = flag
+
+    def ask(self, turn: cython.uint, offset: int64_t, epoch: object, request: object) -> Asked | None:
+        """Write the request if the network thread has waited since `Intake.turn` gave this number. Any thread.
+
+        Args:
+            epoch: None: it is not known. request: for the network thread, if another answer comes.
+
+        Returns:
+            None: nothing was sent.
+        """
+        number: cython.int = -1 if epoch is None else epoch
+        # First: it may let another thread in. From here on nothing is made until the request is out.
+        asked: Asked = Asked.__new__(Asked)
+        asked._request = request
+        # Event loops that cannot watch descriptors are woken by Python.
+        if self._intake is None or self._flag.on_set is not None:
+            return None
+        frame: cython.p_uchar = cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self._frame))
+        kd_put_number(kd_put_number(frame + self._at, offset, 8), number, 4)
+        is_out: cython.bint = self._intake._write(
+            turn, frame, len(self._frame), self._answer, len(self._answer), 0, asked, self._flag
+        )
+        return asked if is_out else None
 
 
 @cython.final

@@ -109,6 +109,15 @@ class DecodedRecords:
             offset, epoch = self.place(self.began)
         return offset, epoch
 
+    def has_news(self, offset: cython.longlong) -> bool:
+        """Whether offset lies after what `processed` gives, and not after `position`."""
+        with cython.critical_section(self):
+            if not self.began and not self.is_processed:
+                return False
+            is_after: cython.bint = self.place(self.began)[0] < offset
+            is_returned: cython.bint = offset <= self.place(self.index)[0]
+        return is_after and is_returned
+
     @cython.cfunc
     def place(self, index: cython.Py_ssize_t) -> Any:
         """The position behind the first ``index`` of them."""

@@ -370,6 +370,18 @@ class SharedPartition(DeliveryState):
 
     def mark_processed(self, offset: int, leader_epoch: int | None) -> None:
         """The application says that everything below ``offset`` is processed; never moves back."""
+        origin, processed, decoded = self.origin, self.processed, self.decoded
+        if (
+            # Programs commit each record that they get: what follows finds the same then, with more calls.
+            decoded is not None
+            and origin is not None
+            and decoded.fetch_epoch == origin.fetch_epoch
+            and (processed is None or processed.fetch_epoch == origin.fetch_epoch)
+            and decoded.has_news(offset)
+        ):
+            if processed is None or processed.offset < offset:
+                self.processed = Origin(origin.fetch_epoch, offset, leader_epoch)
+            return
         processed = self.processed_position()
         # Usually a later poll has marked it before its commit ends.
         if processed is None or processed.offset >= offset:

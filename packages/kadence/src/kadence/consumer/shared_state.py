@@ -30,6 +30,7 @@ from kadence.records import scan
 from kadence.types import TopicPartition
 
 __all__ = [
+    "CommitForm",
     "CompletedFetch",
     "Copies",
     "DirectCommits",
@@ -224,8 +225,45 @@ class SessionFollow:
         return fetches, asked
 
 
+class CommitForm(Protocol):
+    """Commits of one partition that the application's thread can send with nothing but an offset. That thread alone.
+
+    In the wait of the network thread with the number ``turn`` such a commit was found to be in order. It is again, as
+    long as that wait lasts, if the program knows this assignment of the partition, an offset is not below
+    ``least_offset``, and polls have returned its records under ``least_epoch`` or later: all else that counts belongs
+    to the network thread. ``turn`` is read first: then the rest is of the same wait or `ask` sends nothing.
+
+    Attributes:
+        turn: 0: none was found to be in order.
+    """
+
+    turn: int
+    partition: TopicPartition
+    shared_partition: SharedPartition
+    least_offset: int
+    least_epoch: int
+
+    @property
+    def ask(self) -> Callable[[int, int, int | None, Callable[[], Commit]], Asked | None]:
+        """Sends a commit: ``ask(turn, offset, leader_epoch, make)``; None: nothing is sent.
+
+        ``make()`` is the same commit, for the network thread if it takes the request over.
+        """
+        ...
+
+
 class DirectCommits(Protocol):
-    """Sends commits on the application's thread (`kadence.consumer.group.direct_commits`)."""
+    """Sends commits on the application's thread (`kadence.consumer.group.direct_commits`).
+
+    Attributes:
+        forms: by partition, or by the pair of topic and number. given_at: when (ms) the application has given an offset
+            of each partition last: noted before that is sent.
+    """
+
+    given_at: dict[TopicPartition, int]
+
+    @property
+    def forms(self) -> Mapping[Any, CommitForm | None]: ...
 
     def ask(self, call: Commit) -> Asked | None:
         """Send a commit of one offset. None: nothing is sent, and the network thread has to."""

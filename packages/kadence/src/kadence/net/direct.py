@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kadence.metrics.sensors import NodeMeters
     from kadence.net.sockets import Stream
 
-__all__ = ["Asked", "DirectUser", "DirectWay", "way_of"]
+__all__ = ["Asked", "DirectUser", "DirectWay", "OffsetForm", "way_of"]
 
 
 class DirectUser(Protocol):
@@ -34,7 +34,10 @@ class DirectUser(Protocol):
         ...
 
     def took_over(self, way: DirectWay, request: Any, now: int) -> Request:
-        """The same as a request of the network thread, whose answer the user gets. ``request``: as given to `ask`."""
+        """The same as a request of the network thread, whose answer the user gets.
+
+        ``request``: what it was written with.
+        """
         ...
 
     def answered(self, now: int, count: int, waited_ms: int) -> None:
@@ -53,6 +56,20 @@ class Asked(Protocol):
     @property
     def is_waiting(self) -> bool:
         """True until that has come, or the network thread has taken the request over."""
+        ...
+
+
+class OffsetForm(Protocol):
+    """A request that is always the same but for an offset and its leader epoch. Any thread."""
+
+    def ask(self, turn: int, offset: int, epoch: int | None, request: Any) -> Asked | None:
+        """Write it, unless the network thread has done anything since `DirectWay.turn` gave ``turn``.
+
+        So whatever was read of its state after that is true. None: nothing was written.
+
+        Args:
+            epoch: None: it is not known. request: for `DirectUser.took_over`.
+        """
         ...
 
 
@@ -131,21 +148,19 @@ class DirectWay:
         return self._connection.frame(request)
 
     def turn(self) -> int:
-        """The number of the network thread's present wait, for `ask`; 0: nothing may be written now."""
+        """The number of the network thread's present wait; 0: nothing may be written now."""
         turn: int = self.intake.turn()
         return turn
 
-    def ask(self, turn: int, frame: bytearray, answer: bytes, request: Any, flag: Any) -> Asked | None:
-        """Write a request, unless the network thread has done anything since ``turn`` was read.
-
-        So whatever was read of its state after that is true. None: nothing was written.
+    def offset_form(self, frame: bytes, at: int, answer: bytes, flag: Any) -> OffsetForm:
+        """The form of a request with one offset.
 
         Args:
-            frame: as `frame` gives it. answer: the plain one, with its length and any correlation id. request: for
-                `DirectUser.took_over`. flag: raised by the plain answer.
+            frame: as `frame` gives it. at: the place of the offset in it, before that of its epoch. answer: the plain
+                one, with its length and any correlation id. flag: raised by the plain answer.
         """
-        asked: Asked | None = self.intake.ask(turn, frame, answer, request, flag)
-        return asked
+        form: OffsetForm = self.intake.offset_form(frame, at, answer, flag)
+        return form
 
 
 def way_of(

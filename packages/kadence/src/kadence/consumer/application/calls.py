@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from kadence.client.waits import Waits
-from kadence.clock import Clock, Seconds
+from kadence.clock import Clock, Seconds, to_ms
 from kadence.config import ConsumerConfig
 from kadence.consumer import events as m
 from kadence.consumer.application.arguments import (
@@ -288,6 +288,10 @@ class Calls(ClientCalls):
     # ------------------------------------------------------------ commits
 
     def commit(self, offsets: Offsets | Work | None, timeout: Seconds | None) -> Waits[None]:
+        # With a group alone there are direct commits.
+        if type(offsets) is Record and self._shared_state.direct_commits is not None:
+            ms = self._config.default_api_timeout_ms if timeout is None else cast(int, to_ms(timeout))
+            return self._core.commits.commit_record(offsets, ms, self._to_offsets)
         self._core.need_group("commit()")
         given, read_under = self._to_offsets(offsets)
         return self._core.commits.commit(given, self._deadline(timeout), read_under)

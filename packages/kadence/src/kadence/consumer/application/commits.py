@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -27,6 +28,7 @@ from kadence.consumer.shared_state import SharedState
 from kadence.errors import CommitFailedError, IllegalStateError, KafkaError, WakeupError
 from kadence.logs import LogLimiter, logger
 from kadence.printable import plural
+from kadence.records import Record
 from kadence.types import OffsetAndMetadata, ReadOffset, TopicPartition
 
 __all__ = ["Commits", "parts_of"]
@@ -43,6 +45,9 @@ _LEAST_WAIT_MS: Final = 100
 
 
 _BY_PROGRAM: Mapping[TopicPartition, int] = MappingProxyType({})
+
+_Converted = tuple[dict[TopicPartition, OffsetAndMetadata] | None, Mapping[TopicPartition, int]]
+"""The offsets of a call, and ``read_under`` of `events.Commit`."""
 
 
 class Commits:
@@ -126,6 +131,66 @@ class Commits:
         self._exchange.take_background_events()
         yield from self.run_callbacks()
 
+    def commit_record(
+        self, record: Record[Any, Any], timeout_ms: int, converted: Callable[[Record[Any, Any]], _Converted]
+    ) -> Waits[None]:
+        """As `commit` of the offset after a record, with what ``converted`` makes of that.
+
+        Programs commit each record, and nearly always nothing has changed since the commit before. This looks whether
+        that is so, and does as little as it can before the request is out and after the answer. `commit` does the rest.
+        """
+        exchange, state = self._exchange, self._shared_state
+        direct = state.direct_commits
+        form = None if direct is None else direct.forms.get((record.topic, record.partition))
+        began = self._clock.now_ms()
+        deadline = add_ms(began, timeout_ms)
+        if direct is not None and form is not None and timeout_ms:
+            # First: all that follows is of this wait of the network thread, or nothing is sent.
+            turn = form.turn
+            partition, shared_partition, known = form.partition, form.shared_partition, self._known.partitions
+            decoded, offset, leader_epoch = shared_partition.decoded, record.offset + 1, record.leader_epoch
+            if not (
+                # `commit` sends, tells, calls or raises something first.
+                state.application_events
+                or state.background_events
+                or state.ended
+                or self.completed
+                or exchange.fatal is not None
+                or exchange.woken
+                or exchange.is_awaited
+                or self._open_starts
+                or self._known_starts != state.starts
+                # It may leave something out: what was lost (C12), or does not count any more (C19).
+                or exchange.callbacks
+                or known.get(partition) is not shared_partition
+                or offset < form.least_offset
+                or decoded is None
+                or decoded.fetch_epoch < form.least_epoch
+                # It notes something, or others do.
+                or state.is_transactional is None
+                or self._interceptors is not None
+            ):
+                call_id, under = exchange.next_id(), shared_partition.fetch_epoch
+                made = partial(
+                    _commit_of_one, call_id, deadline, partition, offset, leader_epoch, known, under
+                )
+                # As `CommitRequestManager.given` does it.
+                direct.given_at[partition] = began
+                ask = partial(form.ask, turn, offset, leader_epoch, made)
+                try:
+                    void = yield from exchange.directly(m.Commit, call_id, began, deadline, ask)
+                finally:
+                    state.measures.poll_measures.commit_sync_ms += self._clock.now_ms() - began
+                if void is not NOT_SENT:
+                    if void is None:
+                        self._note(partition, offset, leader_epoch)
+                    if state.background_events or self.completed:
+                        exchange.take_background_events()
+                        yield from self.run_callbacks()
+                    return
+        offsets, read_under = converted(record)
+        yield from self.commit(offsets, deadline, read_under)
+
     def _carry(
         self,
         deadline: int,
@@ -142,7 +207,8 @@ class Commits:
             exchange.raise_wakeup()
             call_id = exchange.next_id()
             call = m.Commit(call_id, deadline, chosen, True, False, lost, known, read_under)
-            void = yield from exchange.directly(call, direct.ask)
+            began = self._clock.now_ms()
+            void = yield from exchange.directly(m.Commit, call_id, began, deadline, partial(direct.ask, call))
             if void is not NOT_SENT:
                 return void
         return (
@@ -497,18 +563,37 @@ class Commits:
 
     def note(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are committed. What the application committed by itself is processed, or we would take it back."""
-        assignment = self._shared_state.shared_partitions
         for partition, offset in offsets.items():
-            shared_partition = assignment.get(partition)
-            if shared_partition is None:
-                self._last.pop(partition, None)
-            else:
-                start = None if shared_partition.origin is None else shared_partition.origin.start
-                if start is not None and start.offset <= offset.offset:
-                    # Another one may have been chosen while this commit was under way.
-                    self._answered_starts[partition] = start.number
-                self._last[partition] = (shared_partition.fetch_epoch, offset.offset)
-                shared_partition.mark_processed(offset.offset, offset.leader_epoch)
+            self._note(partition, offset.offset, offset.leader_epoch)
+
+    def _note(self, partition: TopicPartition, offset: int, leader_epoch: int | None) -> None:
+        """See `note`."""
+        shared_partition = self._shared_state.shared_partitions.get(partition)
+        if shared_partition is None:
+            self._last.pop(partition, None)
+            return
+        origin = shared_partition.origin
+        start = None if origin is None else origin.start
+        if start is not None and start.offset <= offset:
+            # Another one may have been chosen while this commit was under way.
+            self._answered_starts[partition] = start.number
+        self._last[partition] = (shared_partition.fetch_epoch, offset)
+        shared_partition.mark_processed(offset, leader_epoch)
+
+
+def _commit_of_one(
+    call_id: int,
+    deadline: int,
+    partition: TopicPartition,
+    offset: int,
+    leader_epoch: int | None,
+    known: Mapping[TopicPartition, SharedPartition],
+    fetch_epoch: int,
+) -> m.Commit:
+    """A commit that is waited for, of one offset that follows from what was read under this fetch epoch."""
+    offsets = {partition: OffsetAndMetadata(offset, leader_epoch)}
+    read_under = {partition: fetch_epoch}
+    return m.Commit(call_id, deadline, offsets, retry=True, known=known, read_under=read_under)
 
 
 def parts_of(

@@ -8,12 +8,12 @@ generator (`client.waits`), which looks at the shared state each time it is resu
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from kadence.client.engine import ended
 from kadence.client.grace import Grace
 from kadence.client.waits import Waits
-from kadence.clock import Clock, add_ms
+from kadence.clock import FOREVER, Clock, add_ms
 from kadence.consumer import events as m
 from kadence.consumer.client_state import Asked, ClientState
 from kadence.errors import ClosedError, KafkaTimeoutError, WakeupError
@@ -22,8 +22,6 @@ from kadence.logs import logger
 from kadence.types import GroupMetadata, TopicPartition
 
 __all__ = ["NOT_SENT", "Exchange"]
-
-_E = TypeVar("_E", bound=m.ApplicationEvent)
 
 log = logger("kadence.consumer")
 
@@ -167,39 +165,56 @@ class Exchange:
             raise answer.error
         return answer.value
 
-    def directly(self, call: _E, ask: Callable[[_E], Asked | None]) -> Waits[Any]:
+    def directly(
+        self,
+        kind: type[m.ApplicationEvent],
+        call_id: int,
+        began: int,
+        deadline: int,
+        ask: Callable[[], Asked | None],
+    ) -> Waits[Any]:
         """Have ``ask`` send the request of a call on this thread, and wait for its end. Raises as `call` does.
 
         What has no plain answer soon is left to the network thread, which answers it as any other. `NOT_SENT`: it was
         not sent.
+
+        Args:
+            call_id: from `next_id`. began: the present time (ms).
         """
-        began = self._clock.now_ms()
-        until = min(call.deadline, add_ms(began, _SOON_MS))
+        # Programs commit each record: what has nothing to do is not called.
+        client_state, grace = self._client_state, self.grace
+        until, now = min(deadline, began + _SOON_MS), began
         # First: a call of a signal handler may have the network thread take the request over, and take its answer.
-        self._expected.add(call.id)
+        self._expected.add(call_id)
         try:
-            asked = ask(call)
+            asked = ask()
             if asked is None:
-                self.ignore(call.id)
+                self.ignore(call_id)
                 return NOT_SENT
-            while asked.is_waiting and self._clock.now_ms() < until:
-                self.raise_wakeup()
-                if self._client_state.ended:
+            while asked.is_waiting and now < until:
+                if self.woken or self.is_awaited:
+                    self.raise_wakeup()
+                if client_state.ended:
                     self._raise_dead()
-                yield min(until, self.grace.wait_until(self._clock.now_ms(), began))
-                self.take_background_events()
+                yield until if grace.close_by == FOREVER else min(until, grace.wait_until(now, began))
+                if client_state.background_events:
+                    self.take_background_events()
+                if asked.is_answered:
+                    break
+                now = self._clock.now_ms()
             is_answered = asked.is_answered
             if not is_answered:
-                self._client_state.wake()
+                client_state.wake()
         except BaseException:
-            self.ignore(call.id)
+            self.ignore(call_id)
             # It takes the request over as soon as it is awake, if that was sent.
-            self._client_state.wake()
+            client_state.wake()
             raise
         if is_answered:
-            self.ignore(call.id)
+            # So there is no `Answer`.
+            self._expected.discard(call_id)
             return None
-        return (yield from self.finish(type(call), call.id, call.deadline, asked=asked))
+        return (yield from self.finish(kind, call_id, deadline, asked=asked))
 
     def start(self, kind: type[m.ApplicationEvent], deadline: int, **fields: Any) -> int:
         """Send an application event whose answer is looked for by `answer`, now and then. Returns its id."""

@@ -62,6 +62,9 @@ class CommitRequestManager:
 
     `poll` ends the commits and look-ups whose deadline has passed.
 
+    Attributes:
+        given_at: when (ms) the application has given an offset of each partition last. Its thread writes this, too.
+
     Args:
         coordinator, membership: the recipient and the sender's identity. metadata: topic ids, for the versions that use
             them.
@@ -96,7 +99,7 @@ class CommitRequestManager:
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._refused_as: GroupMetadata | None = None
         self._outsider = GroupMetadata(config.group_id or "")
-        self._given: dict[TopicPartition, int] = {}
+        self.given_at: dict[TopicPartition, int] = {}
         self._committed = CommittedOffsets(coordinator, metadata, config)
         coordinator.on_failed.append(self._coordinator_failed)
 
@@ -112,7 +115,7 @@ class CommitRequestManager:
 
     def was_given(self, partition: TopicPartition, since: int) -> bool:
         """Whether an offset of it was committed by a call at that time (ms) or later."""
-        return (at := self._given.get(partition)) is not None and at >= since
+        return (at := self.given_at.get(partition)) is not None and at >= since
 
     def trouble(self) -> str | None:
         """Why a waiting commit has not succeeded yet; None if unknown."""
@@ -130,7 +133,7 @@ class CommitRequestManager:
     def given(self, call: Commit, now: int) -> None:
         """The application has given these offsets."""
         for partition in call.offsets:
-            self._given[partition] = now
+            self.given_at[partition] = now
 
     def seen(self, call: Commit) -> Pending:
         """The commit of a call, as it is at present. It changes nothing."""

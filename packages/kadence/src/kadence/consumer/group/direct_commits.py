@@ -2,7 +2,7 @@
 
 A program that commits each record waits for nearly nothing but a round trip then. The commit takes the same door as any
 other (`CommitRequestManager.seen`, C19), and only if nothing of it is odd. The application's thread may look through
-that door, for what it has seen counts only if the network thread has not run meanwhile (`DirectWay.ask`). What
+that door, for what it has seen counts only if the network thread has not run meanwhile (`OffsetForm.ask`). What
 is answered with anything but success, or not soon, becomes an ordinary commit of the network thread.
 """
 
@@ -18,9 +18,10 @@ from kadence.connection.request import Request
 from kadence.consumer.background_events import Reaper
 from kadence.consumer.events import Commit
 from kadence.consumer.group.commit import CommitRequestManager
+from kadence.consumer.subscription import PartitionState
 from kadence.errors import UnsupportedVersionError
 from kadence.lazy_dataclasses import replace
-from kadence.net.direct import Asked, DirectWay
+from kadence.net.direct import Asked, DirectWay, OffsetForm
 from kadence.protocol.client_frames import answer_header_version
 from kadence.protocol.offset_commit import (
     OffsetCommitRequest,
@@ -41,15 +42,33 @@ _MARK: Final = (0x6B61_6465_6E63_6521, 0x5EED_F00D)
 
 
 class _Form:
-    """The bytes of a commit of one partition, but for the offset, and of its answer."""
+    """See `kadence.consumer.shared_state.CommitForm`."""
 
-    __slots__ = ("answer", "offset_at", "request", "topic_id")
+    __slots__ = ("ask", "least_epoch", "least_offset", "partition", "shared_partition", "topic_id", "turn")
 
-    def __init__(self, topic_id: bytes, request: bytes, offset_at: int, answer: bytes) -> None:
-        self.topic_id = topic_id
-        self.request = request
-        self.offset_at = offset_at
-        self.answer = answer
+    def __init__(self, partition: TopicPartition, held: PartitionState, form: OffsetForm) -> None:
+        self.partition = partition
+        self.topic_id = held.topic_id
+        self.shared_partition = held.shared_partition
+        self.least_offset = self.least_epoch = self.turn = 0
+        # Kept bound: it is called for each commit.
+        self.ask = form.ask
+
+    def found_in_order(self, turn: int, held: PartitionState) -> None:
+        """A commit is in order in this turn, of any offset that `SharedPartition.counts` lets pass.
+
+        A turn that is over by now does no harm: no request is written under its number.
+        """
+        shared_partition = held.shared_partition
+        origin = shared_partition.origin
+        start = None if origin is None else origin.start
+        if origin is None or shared_partition.fetch_epoch < shared_partition.read_since:
+            self.turn = 0
+            return
+        self.shared_partition = shared_partition
+        self.least_offset = 0 if start is None else start.offset
+        self.least_epoch = shared_partition.topic_since
+        self.turn = turn
 
 
 class DirectCommits:
@@ -79,8 +98,9 @@ class DirectCommits:
         self._flag = flag
         self.answered = answered
         self._way: DirectWay | None = None
+        self.given_at = commits.given_at
         # For the application's thread: the forms by partition, for this way and this identity.
-        self._forms: dict[TopicPartition, _Form | None] = {}
+        self.forms: dict[TopicPartition, _Form | None] = {}
         self._forms_of: tuple[DirectWay | None, GroupMetadata | None] = (None, None)
 
     def may(self, way: DirectWay) -> bool:
@@ -90,9 +110,10 @@ class DirectCommits:
         self._way = way
         return True
 
-    def took_over(self, way: DirectWay, request: Commit, now: int) -> Request:
-        self._reaper.watch(request)
-        made = self._commits.took_over(now, request, way.node_id)
+    def took_over(self, way: DirectWay, request: Commit | Callable[[], Commit], now: int) -> Request:
+        call = request if isinstance(request, Commit) else request()
+        self._reaper.watch(call)
+        made = self._commits.took_over(now, call, way.node_id)
         self._delegate.sent_by_others(self._commits, [made])
         return made
 
@@ -101,37 +122,34 @@ class DirectCommits:
         way = self._way
         turn = 0 if way is None else way.turn()
         now = self._clock.now_ms()
-        # Event loops that cannot watch descriptors are woken by Python. Without any time left nothing is sent.
-        if way is None or not turn or self._flag.on_set is not None or call.deadline <= now:
+        # Without any time left nothing is sent.
+        if way is None or not turn or call.deadline <= now:
             return None
         ((partition, at),) = call.offsets.items()
         pending = self._commits.seen(call)
-        # What the network thread changes meanwhile is seen in part. `DirectWay.ask` refuses then, so it need not fit.
-        topic_id = pending.topic_ids.get(partition.topic)
-        if at.metadata or topic_id is None or not pending.is_plain:
+        held = pending.tenure[partition]
+        # What the network thread changes meanwhile is seen in part. `OffsetForm.ask` refuses then, so it need not fit.
+        if at.metadata or held is None or not pending.is_plain:
             return None
-        form = self._form(way, turn, call, partition, topic_id)
+        form = self._form(way, turn, call, partition, held)
         if form is None:
             return None
-        epoch = -1 if at.leader_epoch is None else at.leader_epoch
-        # One for each call: a signal handler may commit in the midst of this one.
-        frame = bytearray(form.request)
-        _OFFSET.pack_into(frame, form.offset_at, at.offset, epoch)
         self._commits.given(call, now)
-        return way.ask(turn, frame, form.answer, call, self._flag)
+        form.found_in_order(turn, held)
+        return form.ask(turn, at.offset, at.leader_epoch, call)
 
     def _form(
-        self, way: DirectWay, turn: int, call: Commit, partition: TopicPartition, topic_id: bytes
+        self, way: DirectWay, turn: int, call: Commit, partition: TopicPartition, held: PartitionState
     ) -> _Form | None:
         group = self._commits.identity
         if self._forms_of[0] is not way or self._forms_of[1] is not group:
-            self._forms, self._forms_of = {}, (way, group)
+            self.forms, self._forms_of = {}, (way, group)
         # Kept here: a signal handler's commit in the midst of this one may begin anew, under another identity.
-        forms = self._forms
+        forms = self.forms
         form = forms.get(partition)
-        if form is None or form.topic_id != topic_id:
+        if form is None or form.topic_id != held.topic_id:
             marked = replace(call, offsets={partition: OffsetAndMetadata(*_MARK)}, read_under={})
-            form = self._made(way, marked, topic_id, partition)
+            form = self._made(way, marked, held, partition)
             if way.turn() != turn:
                 # It may be made of two identities.
                 return None
@@ -139,7 +157,7 @@ class DirectCommits:
         return form
 
     def _made(
-        self, way: DirectWay, marked: Commit, topic_id: bytes, partition: TopicPartition
+        self, way: DirectWay, marked: Commit, held: PartitionState, partition: TopicPartition
     ) -> _Form | None:
         """The form of this commit; None: its bytes are not such."""
         commits = self._commits
@@ -157,7 +175,8 @@ class DirectCommits:
         if answer_header_version(OffsetCommitRequest, version):
             answer.tags({})
         stored = OffsetCommitResponsePartition(partition.partition, 0)
-        topic = OffsetCommitResponseTopic(topic_id=topic_id, name=partition.topic, partitions=[stored])
+        topic = OffsetCommitResponseTopic(topic_id=held.topic_id, name=partition.topic, partitions=[stored])
         OffsetCommitResponse(topics=[topic]).write(answer, version)
         body = answer.getvalue()
-        return _Form(topic_id, frame, frame.index(mark), len(body).to_bytes(4) + body)
+        form = way.offset_form(frame, frame.index(mark), len(body).to_bytes(4) + body, self._flag)
+        return _Form(partition, held, form)
