@@ -61,8 +61,32 @@ def test_records_of_a_key_run_one_after_the_other_and_keys_beside_each_other() -
     scheduler.add(P, records(b"a", b"b", b"a", b"a"), 0)
     first = taken(scheduler)
     assert offsets(first) == [0, 1]
-    scheduler.done(first[0], 0)
+    scheduler.done([first[0]], 0)
     assert offsets(taken(scheduler)) == [2]
+
+
+@pytest.mark.parametrize("order", ["key", "partition", "none"])
+def test_a_piece_has_one_record_of_each_lane(order: Order) -> None:
+    scheduler = Scheduler(order, Limits())
+    for partition in (P, Q):
+        assigned(scheduler, partition)
+        scheduler.add(partition, records(b"a", b"b", b"a", partition=partition), 0)
+    piece = scheduler.take_each(5, 0)
+    expected = {"key": [0, 1, 0, 1], "partition": [0, 0], "none": [0, 1, 2, 0, 1]}
+    assert offsets(piece) == expected[order]
+    assert list(scheduler.running) == piece
+    scheduler.done(piece, 0)
+    left = {"key": [2, 2], "partition": [1, 1], "none": [2]}
+    assert offsets(scheduler.take_each(5, 0)) == left[order]
+    assert scheduler.total == 6 - len(piece)
+
+
+def test_a_lane_that_is_queued_twice_gives_a_piece_one_record() -> None:
+    scheduler = Scheduler("key", Limits())
+    assigned(scheduler)
+    scheduler.add(P, records(b"a", b"a", b"b"), 0)
+    scheduler._ready.append(scheduler._ready[0])
+    assert offsets(scheduler.take_each(5, 0)) == [0, 2]
 
 
 def test_records_without_a_key_keep_the_order_of_their_partition() -> None:
@@ -86,12 +110,12 @@ def test_a_record_that_failed_holds_up_its_key_alone_until_it_is_due() -> None:
     scheduler.add(P, records(b"a", b"b", b"a"), 0)
     a, b = taken(scheduler)
     scheduler.again(a, due=1000, now=0)
-    scheduler.done(b, 0)
+    scheduler.done([b], 0)
     assert taken(scheduler, 999) == []
     assert scheduler.next_due() == 1000
     assert taken(scheduler, 1000) == [a]
     assert a.attempts == 1
-    scheduler.done(a, 1000)
+    scheduler.done([a], 1000)
     assert offsets(taken(scheduler, 1000)) == [2]
 
 
@@ -104,7 +128,7 @@ def test_a_key_that_still_runs_after_its_partition_came_back_is_not_begun_again(
     assigned(scheduler)
     scheduler.add(P, records(b"a"), 0)
     assert taken(scheduler) == []
-    scheduler.done(late, 5)
+    scheduler.done([late], 5)
     [again] = taken(scheduler)
     assert again is not late
     assert committable(scheduler).offset == 0, "the late one is not of this assignment"
@@ -130,14 +154,14 @@ def test_what_is_committed_is_the_lowest_that_is_not_done() -> None:
     assert (committable(scheduler).offset, committable(scheduler).metadata) == (0, "")
     scheduler.add(P, records(b"a", b"b", b"c", b"d"), 0)
     tasks = taken(scheduler)
-    scheduler.done(tasks[1], 0)
-    scheduler.done(tasks[3], 0)
+    scheduler.done([tasks[1]], 0)
+    scheduler.done([tasks[3]], 0)
     at = committable(scheduler)
     assert (at.offset, at.leader_epoch) == (0, 3)
     assert decode(0, at.metadata) == [(1, 2), (3, 4)]
-    scheduler.done(tasks[0], 0)
+    scheduler.done([tasks[0]], 0)
     assert decode(2, committable(scheduler).metadata) == [(3, 4)]
-    scheduler.done(tasks[2], 0)
+    scheduler.done([tasks[2]], 0)
     assert (committable(scheduler).offset, committable(scheduler).metadata) == (4, "")
 
 
@@ -149,9 +173,41 @@ def test_after_a_restart_what_was_done_is_skipped_and_stays_done() -> None:
     at = committable(scheduler)
     assert (at.offset, decode(0, at.metadata)) == (0, [(1, 2), (3, 6)])
     for task in taken(scheduler):
-        scheduler.done(task, 0)
+        scheduler.done([task], 0)
     at = committable(scheduler)
     assert (at.offset, at.metadata) == (6, "")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 60), st.integers(1, 8)), max_size=6),
+    st.lists(st.tuples(st.integers(0, 6), st.integers(1, 4)), max_size=4),
+    st.none() | st.integers(0, 80),
+)
+def test_records_that_are_given_together_count_as_if_each_was_given_alone(
+    pieces: list[tuple[int, int]], skips: list[tuple[int, int]], position: int | None
+) -> None:
+    """A piece may begin below the highest one that was read: its records were read before."""
+    runs: list[Run] = []
+    for gap, length in skips:
+        first = gap + (runs[-1][1] if runs else 0)
+        runs.append((first, first + length))
+    together, alone = Frontier(runs, position), Frontier(runs, position)
+    for epoch, (first, count) in enumerate(pieces):
+        piece = [
+            Record("orders", 0, offset, leader_epoch=epoch) for offset in range(first, first + 2 * count, 2)
+        ]
+        needed = [each for each in piece if alone.give(each.offset, each.leader_epoch)]
+        assert list(together.give_all(piece)) == needed
+        for frontier in (together, alone):
+            for each in needed[1::2]:
+                frontier.done(each.offset)
+        assert (together.offset, together.position, together.epoch, together.window, together.metadata()) == (
+            alone.offset,
+            alone.position,
+            alone.epoch,
+            alone.window,
+            alone.metadata(),
+        )
 
 
 def test_records_that_need_no_work_move_the_frontier() -> None:
@@ -322,7 +378,7 @@ def test_a_revocation_of_many_partitions_is_one_walk(order: Order) -> None:
     assert late.walks <= 1
     assert scheduler.total == 3 + 99 * (order != "partition")
     for task in list(scheduler.running):
-        scheduler.done(task, 0)
+        scheduler.done([task], 0)
     assert {task.record.partition for task in taken(scheduler, 1_000)} == {99}
 
 
@@ -339,7 +395,7 @@ def test_a_partition_beyond_its_share_is_paused_and_resumed_an_eighth_below() ->
     tasks = taken(scheduler)
     looks = []
     for task in tasks[:7]:
-        scheduler.done(task, 0)
+        scheduler.done([task], 0)
         looks.append((scheduler.wants_look, scheduler.pauses()))
     assert looks == [(False, ([], []))] * 6 + [(True, ([], [P]))]
 
@@ -351,7 +407,7 @@ def test_all_are_paused_when_there_is_no_room() -> None:
     assert scheduler.room() == 0
     assert set(scheduler.pauses()[0]) == {P, Q}
     tasks = taken(scheduler)
-    scheduler.done(tasks[0], 0)
+    scheduler.done([tasks[0]], 0)
     assert scheduler.wants_look
     assert scheduler.room() == 3
     assert scheduler.pauses() == ([], [Q, P])
@@ -364,10 +420,24 @@ def test_a_handler_of_a_partition_that_is_gone_holds_up_nothing() -> None:
     [task] = taken(scheduler)
     scheduler.revoke((P,))
     # Its offset is still to be committed.
-    assert list(scheduler.stuck()) == [task]
+    assert list(scheduler.stuck(0)) == [task]
     scheduler.forget((P,))
     assert list(scheduler.running) == [task]
-    assert list(scheduler.stuck()) == []
+    assert list(scheduler.stuck(0)) == []
+
+
+def test_a_record_that_began_later_is_not_stuck() -> None:
+    scheduler = Scheduler("key", Limits())
+    for at, partition in enumerate((P, Q)):
+        assigned(scheduler, partition)
+        scheduler.add(partition, records(b"a", partition=partition), 0)
+        taken(scheduler, at * 1_000)
+    assert [[task.work.partition for task in scheduler.stuck(until)] for until in (-1, 0, 999, 1_000)] == [
+        [],
+        [P],
+        [P],
+        [P, Q],
+    ]
 
 
 def test_a_window_above_a_stuck_record_is_bounded() -> None:
@@ -382,11 +452,11 @@ def test_a_window_above_a_stuck_record_is_bounded() -> None:
         if stuck is None:
             stuck = task
         else:
-            scheduler.done(task, 0)
+            scheduler.done([task], 0)
     assert at == 20
-    assert list(scheduler.stuck()) == [stuck]
+    assert list(scheduler.stuck(0)) == [stuck]
     assert stuck is not None
-    scheduler.done(stuck, 0)
+    scheduler.done([stuck], 0)
     assert committable(scheduler).offset == 20
     assert scheduler.pauses() == ([], [P])
 
@@ -411,10 +481,10 @@ def test_more_is_read_only_while_records_wait_for_others_of_their_keys_and_worke
     scheduler.add(Q, records(b"d", b"e", b"f", b"g", b"h", start=1, partition=Q), 0)
     assert (scheduler.room(), scheduler.pauses()) == (0, ([P, Q], []))
     for task in [*others, *taken(scheduler)]:
-        scheduler.done(task, 0)
-    scheduler.done(hot, 0)
+        scheduler.done([task], 0)
+    scheduler.done([hot], 0)
     while scheduler.total >= 15:
-        scheduler.done(taken(scheduler)[0], 0)
+        scheduler.done([taken(scheduler)[0]], 0)
     scheduler.pauses()
     assert scheduler.room() == 20 - 14
 
@@ -452,7 +522,7 @@ def test_records_that_wait_for_their_next_attempt_hold_up_no_others_while_most_d
             if task.record.offset % 10 < 4:
                 scheduler.again(task, 1000, 0)
             else:
-                scheduler.done(task, 0)
+                scheduler.done([task], 0)
     # 16 are three quarters of 20, and none of them can be worked on.
     assert (scheduler.total, scheduler.has_ready) == (16, False)
     assert scheduler.pauses() == ([], [])
@@ -553,7 +623,7 @@ def test_any_schedule_ends_each_record_once_and_in_the_order_of_its_key(seed: in
                 scheduler.again(task, now + chance.randrange(50), now)
             else:
                 done[task.work.partition, task.record.offset] += 1
-                scheduler.done(task, now)
+                scheduler.done([task], now)
         elif step < 0.95:
             commit(tuple(position))
         elif step < 0.98 and position:

@@ -142,3 +142,18 @@ def test_a_revocation_does_not_wait_for_a_slow_record_of_another_partition() -> 
     may_end.set()
     with_desk.desk.is_ended = True
     with_desk.workers.end()
+
+
+def test_of_records_that_are_reported_together_those_that_were_told_lost_are_not_done() -> None:
+    desk = Desked(lambda record: None).desk
+    with desk.lock:
+        desk.scheduler.add(GOES, [Record("goes", 0, offset, value=b"quick") for offset in range(4)], 0)
+        piece = desk.take(4)
+        for task in piece[1:3]:
+            task.told_lost = True
+        desk.finish(piece)
+    assert desk.done == 2
+    assert list(desk.scheduler.running) == []
+    assert desk.scheduler.frontiers()[GOES].at.offset == 1
+    with desk.lock:
+        assert desk.take(4) == piece[1:3]

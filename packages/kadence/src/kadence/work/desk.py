@@ -155,11 +155,7 @@ class Desk:
         now = self.clock.now_ms()
         batch = self._settings.batch
         if batch is None:
-            take = self.scheduler.take
-            taken: list[Task] = []
-            while len(taken) < most and (task := take(now)) is not None:
-                taken.append(task)
-            return taken
+            return self.scheduler.take_each(most, now)
         self.scheduler.look_at_due(now)
         if not self.scheduler.has_ready:
             return []
@@ -201,12 +197,14 @@ class Desk:
         """These records are handled, and have no outputs."""
         now = self.finished_at = self.clock.now_ms()
         scheduler = self.scheduler
+        lost: set[Task] = set()
         for task in tasks:
             if task.told_lost:
+                lost.add(task)
                 scheduler.put_back(task, now)
-            else:
-                scheduler.done(task, now)
-                self.done += 1
+        done = [task for task in tasks if task not in lost] if lost else tasks
+        scheduler.done(done, now)
+        self.done += len(done)
         if scheduler.wants_look or self.is_waited_for:
             scheduler.wants_look = False
             self._changed()

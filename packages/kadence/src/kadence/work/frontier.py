@@ -14,11 +14,14 @@ import binascii
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kadence.types import OffsetAndMetadata
 from kadence.wire import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kadence.records import Record
 
 __all__ = ["METADATA_BYTES", "Frontier", "Stretch", "decode", "done_above", "encode"]
 
@@ -97,6 +100,15 @@ class Frontier:
         while self._skips and self._skips[-1][1] > end:
             self._skips.pop()
 
+    def give_all(self, records: Sequence[Record[Any, Any]]) -> Sequence[Record[Any, Any]]:
+        """These were read, in the order of their offsets. Returns those that need work; see `give`."""
+        given = self._given
+        if not records or self._skips or (given and records[0].offset <= given[-1]):
+            return [each for each in records if self.give(each.offset, each.leader_epoch)]
+        given.extend([each.offset for each in records])
+        self.passed(given[-1] + 1, records[-1].leader_epoch)
+        return records
+
     def give(self, offset: int, leader_epoch: int | None) -> bool:
         """A record was read. Returns whether it needs work: False if it was done before."""
         if self.position is None or offset >= self.position:
@@ -132,11 +144,14 @@ class Frontier:
     def done(self, offset: int) -> None:
         """The record at ``offset`` is done. Repeating the call has no effect."""
         given, done = self._given, self._done
-        if given and given[0] == offset:
+        if not given:
+            return
+        first = given[0]
+        if first == offset:
             given.popleft()
-            while given and given[0] in done:
+            while done and given and given[0] in done:
                 done.remove(given.popleft())
-        elif given and offset > given[0]:
+        elif offset > first:
             done.add(offset)
 
     @property

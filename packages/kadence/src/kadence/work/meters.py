@@ -125,7 +125,7 @@ class Meters:
                 {partition: work.frontier.window for partition, work in scheduler.partitions.items()},
                 {
                     task.work.partition: (task.record, max(now - task.first_at, 0))
-                    for task in scheduler.stuck()
+                    for task in scheduler.stuck(now)
                 },
                 0 if hottest is None else max(len(hottest.tasks) - 1, 0),
             )

@@ -498,7 +498,7 @@ class Processing:
         timeout = self._settings.timeout_ms
         with self._desk.lock:
             late = [] if timeout is None else list(self._desk.scheduler.overdue(now, timeout))
-            stuck = [task for task in self._desk.scheduler.stuck() if now - task.started_at >= _STUCK_MS]
+            stuck = list(self._desk.scheduler.stuck(now - _STUCK_MS))
         for task in late:
             log.warning(
                 "%s takes longer than timeout=%g s (attempt %d)",

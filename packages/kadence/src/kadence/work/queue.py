@@ -6,7 +6,7 @@ rejected, and what is given back is released. An outcome counts only while the r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any, ClassVar, Final, Protocol
 
 from kadence.clock import FOREVER, add_ms
@@ -139,10 +139,11 @@ class QueueScheduler(Scheduler):
             self.total += 1
             self.nbytes += size
 
-    def done(self, task: Task, now: int) -> None:
-        self._say(task, _ACCEPT)
-        self._count_try(task)
-        super().drop(task, now)
+    def done(self, tasks: Sequence[Task], now: int) -> None:
+        for task in tasks:
+            self._say(task, _ACCEPT)
+            self._tried += not task.attempts
+        self._leave(tasks, now)
 
     def reject(self, task: Task, now: int) -> None:
         """It failed for good."""
@@ -194,10 +195,9 @@ class QueueScheduler(Scheduler):
         self._say(task, _RELEASE)
         alone = _Held(work.partition, work.fetch)
         alone.is_gone = True
-        alone.outstanding = alone.running = 1
+        alone.outstanding = 1
         alone.nbytes = task.nbytes
         work.outstanding -= 1
-        work.running -= 1
         work.nbytes -= task.nbytes
         task.work = alone
 
@@ -215,14 +215,16 @@ class QueueScheduler(Scheduler):
         self._bound = min(near, self._limits.records)
         self._high = max(self._bound * 3 // 4, 1)
 
-    def _count_out(self, task: Task) -> None:
-        super()._count_out(task)
-        if self.total in (self._high - 1, self._bound // 2):
+    def _count_out(self, tasks: Sequence[Task]) -> None:
+        before = self.total
+        super()._count_out(tasks)
+        if self.total < self._high <= before or self.total <= self._bound // 2 < before:
             self.wants_look = True
 
-    def stuck(self) -> Iterable[Task]:  # type: ignore[override]
+    def stuck(self, until: int) -> Iterator[Task]:
         """Nothing holds up a queue."""
-        return ()
+        del until
+        return iter(())
 
 
 class QueueDesk(Desk):

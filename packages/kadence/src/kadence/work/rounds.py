@@ -93,7 +93,7 @@ class Rounds(Scheduler):
         self._finished.append(finished)
         self._count_waiting(finished, 1)
         for task in tasks:
-            self._count_try(task)
+            self._tried += not task.attempts
             self._end(task)
             task.lane.tasks.popleft()
             self._count_finished(task, 1)
@@ -196,7 +196,7 @@ class Rounds(Scheduler):
             for task in each.tasks:
                 task.work.frontier.done(task.record.offset)
                 self._count_finished(task, -1)
-                self._count_out(task)
+            self._count_out(each.tasks)
 
     def aborted(self, this: Round, refused: Collection[Finished], now: int) -> None:
         """The round's transaction was aborted: its records are finished as before.
@@ -237,7 +237,7 @@ class Rounds(Scheduler):
             for task in reversed(each.tasks):
                 self._count_finished(task, -1)
                 if task.work.is_gone:
-                    self._count_out(task)
+                    self._count_out((task,))
                     continue
                 lane = task.lane
                 if lane.home is not None:
@@ -246,7 +246,6 @@ class Rounds(Scheduler):
                 touched[lane] = None
                 if each in running:
                     task.is_running = True
-                    task.work.running += 1
                     lane.running += 1
                     self.running[task] = None
         for lane in touched:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from kadence.clock import FOREVER
@@ -78,8 +78,8 @@ class PartitionWork:
     Attributes:
         stretch: under which it is read; None: not known yet. Records read under another stretch do not count here.
         outstanding: number of records that wait, run, or wait for another attempt. nbytes: their bytes.
-        running: number of records in a handler. is_gone: whether it was revoked or lost. resume_at: the partition is
-            resumed when no more than this many are outstanding.
+        is_gone: whether it was revoked or lost. resume_at: the partition is resumed when no more than this many are
+            outstanding.
         finished: with transactions, the number of records that wait for their transaction.
     """
 
@@ -92,7 +92,6 @@ class PartitionWork:
         "outstanding",
         "partition",
         "resume_at",
-        "running",
         "stretch",
     )
 
@@ -102,7 +101,6 @@ class PartitionWork:
         self.frontier = Frontier(done)
         self.outstanding = 0
         self.nbytes = 0
-        self.running = 0
         self.finished = 0
         self.is_gone = False
         self.is_paused = False
@@ -286,29 +284,28 @@ class Scheduler:
         kept: deque[Task] = deque()
         for task in lane.tasks:
             if task.work.is_gone and not task.is_running:
-                self._count_out(task)
+                self._count_out((task,))
             else:
                 kept.append(task)
         lane.tasks = kept
         if not kept and lane.home is not None:
             lane.home.pop(lane.key, None)
 
-    def add(self, partition: TopicPartition, records: Iterable[Record[Any, Any]], now: int) -> None:
+    def add(self, partition: TopicPartition, records: Sequence[Record[Any, Any]], now: int) -> None:
         """Add records that were read, in their order, with keys and values as bytes."""
         work = self.partitions.get(partition)
         if work is None:
             work = self.partitions[partition] = PartitionWork(partition, ())
-        give = work.frontier.give
+        undone = work.frontier.give_all(records)
+        self.already_done += len(records) - len(undone)
         lanes: dict[bytes | None, Lane] | None = None
         if self._order != "none":
             # Also lanes of an earlier assignment: a record of a key that still runs holds up the key.
             lanes = self._lanes.setdefault(partition, {})
         by_key = self._order == "key"
-        added = nbytes = 0
-        for record in records:
-            if not give(record.offset, record.leader_epoch):
-                self.already_done += 1
-                continue
+        earlier, ready = self._earlier, self._ready
+        nbytes = 0
+        for record in undone:
             key, value = record.key, record.value
             size = _RECORD_BYTES + (0 if key is None else len(key)) + (0 if value is None else len(value))
             if lanes is None:
@@ -321,16 +318,19 @@ class Scheduler:
                     found = lanes[key] = Lane(lanes, key)
                 lane = found
             task = Task(record, work, lane, size)
-            if self._earlier is not None:
-                task.record, task.attempts, task.due = self._earlier(record, now)
-            lane.tasks.append(task)
-            if len(lane.tasks) == 1:
-                self._line_up(lane, now)
-            added += 1
+            if earlier is not None:
+                task.record, task.attempts, task.due = earlier(record, now)
+            tasks = lane.tasks
+            tasks.append(task)
+            if len(tasks) == 1:
+                if task.due:
+                    self._line_up(lane, now)
+                else:
+                    ready.append(lane)
             nbytes += size
-        work.outstanding += added
+        work.outstanding += len(undone)
         work.nbytes += nbytes
-        self.total += added
+        self.total += len(undone)
         self.nbytes += nbytes
 
     def passed(self, positions: dict[TopicPartition, OffsetAndMetadata]) -> None:
@@ -373,19 +373,26 @@ class Scheduler:
 
     def take(self, now: int) -> Task | None:
         """The next record to be handled; its lane waits until `done`, `again` or `drop`. None: there is none now."""
+        return next(iter(self.take_each(1, now)), None)
+
+    def take_each(self, most: int, now: int) -> list[Task]:
+        """As `take`: up to ``most`` records, each of another lane."""
         if self._late:
             self.look_at_due(now)
         ready = self._ready
-        while ready:
+        taken: list[Task] = []
+        while ready and len(taken) < most:
             lane = ready.popleft()
-            if self._tells_of_few and self._has_few():
-                self._tells_of_few = False
-                self.wants_look = True
+            tasks = lane.tasks
             # A lane may be queued twice: it was emptied and filled again meanwhile.
-            if lane.tasks and not lane.running and lane.tasks[0].due <= now:
-                self._begin(lane.tasks[0], now)
-                return lane.tasks[0]
-        return None
+            if tasks and not lane.running and tasks[0].due <= now:
+                lane.running = 1
+                taken.append(tasks[0])
+        self._begin(taken, now)
+        if self._tells_of_few and self._has_few():
+            self._tells_of_few = False
+            self.wants_look = True
+        return taken
 
     def take_batch(self, most: int, now: int) -> list[Task]:
         """Up to ``most`` records for one call: the first ones of each lane, in their order."""
@@ -395,30 +402,31 @@ class Scheduler:
             for behind in list(task.lane.tasks)[1:]:
                 if len(batch) == most or behind.due > now:
                     break
-                self._begin(behind, now)
+                task.lane.running += 1
+                self._begin((behind,), now)
                 batch.append(behind)
         return batch
 
-    def _begin(self, task: Task, now: int) -> None:
-        task.is_running = True
-        task.timed_out = task.is_sent = False
-        task.started_at = now
-        if task.first_at < 0:
-            task.first_at = now
-        task.work.running += 1
-        task.lane.running += 1
-        self.running[task] = None
+    def _begin(self, tasks: Iterable[Task], now: int) -> None:
+        running = self.running
+        for task in tasks:
+            task.is_running = True
+            task.timed_out = task.is_sent = False
+            task.started_at = now
+            if task.first_at < 0:
+                task.first_at = now
+            running[task] = None
 
-    def done(self, task: Task, now: int) -> None:
-        """Handled, or its dead letter or retry record is acknowledged."""
-        task.work.frontier.done(task.record.offset)
-        self._count_try(task)
-        self.drop(task, now)
+    def done(self, tasks: Sequence[Task], now: int) -> None:
+        """Handled, or their dead letter or retry records are acknowledged."""
+        for task in tasks:
+            task.work.frontier.done(task.record.offset)
+            self._tried += not task.attempts
+        self._leave(tasks, now)
 
     def drop(self, task: Task, now: int) -> None:
         """The task ended, and is not tried again here."""
-        self._end(task)
-        self._leave(task, now)
+        self._leave((task,), now)
 
     def put_back(self, task: Task, now: int) -> None:
         """The task did not begin, or its attempt does not count: it may be taken again."""
@@ -451,42 +459,44 @@ class Scheduler:
             return
         self._end(task)
         self._failed += not task.attempts
-        self._count_try(task)
+        self._tried += not task.attempts
         task.attempts += 1
         task.due = due
         self._line_up(task.lane, now)
 
-    def _count_try(self, task: Task) -> None:
-        if not task.attempts:
-            self._tried += 1
-
     def _end(self, task: Task) -> None:
         task.is_running = task.told_lost = False
-        task.work.running -= 1
         task.lane.running -= 1
         del self.running[task]
 
-    def _leave(self, task: Task, now: int) -> None:
-        lane = task.lane
-        tasks = lane.tasks
-        if tasks[0] is task:
-            tasks.popleft()
-        else:
-            tasks.remove(task)
-        self._count_out(task)
-        if tasks:
-            self._line_up(lane, now)
-        elif lane.home is not None and lane.home.get(lane.key) is lane:
-            del lane.home[lane.key]
+    def _leave(self, tasks: Sequence[Task], now: int) -> None:
+        # All that is done for each record is in as few calls as possible: a call takes longer than what is in it.
+        running = self.running
+        for task in tasks:
+            task.is_running = False
+            del running[task]
+            lane = task.lane
+            lane.running -= 1
+            others = lane.tasks
+            if others[0] is task:
+                others.popleft()
+            else:
+                others.remove(task)
+            if others:
+                self._line_up(lane, now)
+            elif (home := lane.home) is not None and home.get(lane.key) is lane:
+                del home[lane.key]
+        self._count_out(tasks)
 
-    def _count_out(self, task: Task) -> None:
-        work = task.work
-        work.outstanding -= 1
-        work.nbytes -= task.nbytes
-        self.total -= 1
-        self.nbytes -= task.nbytes
-        if work.is_paused and (work.outstanding == work.resume_at or self.total == self._high - 1):
-            self.wants_look = True
+    def _count_out(self, tasks: Sequence[Task]) -> None:
+        for task in tasks:
+            work = task.work
+            work.outstanding -= 1
+            work.nbytes -= task.nbytes
+            self.total -= 1
+            self.nbytes -= task.nbytes
+            if work.is_paused and (work.outstanding == work.resume_at or self.total == self._high - 1):
+                self.wants_look = True
 
     def _line_up(self, lane: Lane, now: int) -> None:
         """Queue a lane: its first record may be handled, now or when it is due."""
@@ -602,7 +612,8 @@ class Scheduler:
 
     def running_of(self, partitions: Iterable[TopicPartition]) -> int:
         """How many records of these partitions are running."""
-        return sum(work.running for each in partitions if (work := self.partitions.get(each)) is not None)
+        works = {self.partitions.get(each) for each in partitions}
+        return sum(task.work in works for task in self.running)
 
     # ------------------------------------------------------------ what holds it up
 
@@ -615,10 +626,12 @@ class Scheduler:
                 task.timed_out = True
                 yield task
 
-    def stuck(self) -> Iterator[Task]:
-        """The record that holds up the frontier of each partition of this member, if it is running."""
+    def stuck(self, until: int) -> Iterator[Task]:
+        """The record that holds up the frontier of each partition of this member, if it runs since ``until`` (ms)."""
         lowest: dict[TopicPartition, Task] = {}
         for task in self.running:
+            if task.started_at > until:
+                break
             partition = task.work.partition
             if partition not in self.partitions:
                 continue

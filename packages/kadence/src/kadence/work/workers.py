@@ -148,10 +148,11 @@ def _checked(results: Iterable[Any]) -> Iterator[ProducerRecord]:
 
 
 class _Hand:
-    """The records of one thread. Another thread may remove some: each change is one atomic operation of a deque.
+    """The records of one thread. Another thread may remove some: each change is one atomic operation of a container.
 
     Attributes:
-        held: records that have not begun. done: records that are done, but not reported to the desk yet.
+        held: records that have not begun. done: records that are done, but not reported to the desk yet; they are
+            removed under the desk's lock.
         since: when the thread took them (ms); FOREVER while it has none.
     """
 
@@ -159,7 +160,7 @@ class _Hand:
 
     def __init__(self) -> None:
         self.held: deque[Task] = deque()
-        self.done: deque[Task] = deque()
+        self.done: list[Task] = []
         self.since = FOREVER
 
 
@@ -216,7 +217,7 @@ class ThreadWorkers:
             if now - hand.since < _AT_ONCE_MS and not at_once:
                 continue
             with self._desk.lock:
-                self._desk.finish(_all_of(hand.done))
+                self._report(hand)
                 for task in _all_of(hand.held):
                     self._desk.scheduler.put_back(task, now)
                 self._wake()
@@ -255,8 +256,7 @@ class ThreadWorkers:
         desk = self._desk
         with desk.lock:
             hand.since = FOREVER
-            if hand.done:
-                desk.finish(_all_of(hand.done))
+            self._report(hand)
             while not (tasks := desk.take(most)):
                 if desk.is_ended:
                     return None
@@ -272,18 +272,25 @@ class ThreadWorkers:
                 self._wake()
         return tasks
 
+    def _report(self, hand: _Hand) -> None:
+        """Report the thread's done records to the desk. Under its lock; the thread may add more meanwhile."""
+        if done := hand.done[:]:
+            del hand.done[: len(done)]
+            self._desk.finish(done)
+
     def _one_by_one(self, hand: _Hand, call: Call) -> None:
-        desk, held = self._desk, hand.held
+        desk, held, attempt = self._desk, hand.held, self._attempt
+        next_one, is_done = held.popleft, hand.done.append
         while held:
             try:
-                task = held.popleft()
+                task = next_one()
             except IndexError:
                 # `look` has put it back in between.
                 return
-            if task.is_lost or desk.is_ended or desk.is_stopping():
+            if task.work.is_gone or desk.is_ended or desk.is_stopping():
                 desk.gives_back(task)
-            elif self._attempt(call, (task,)):
-                hand.done.append(task)
+            elif attempt(call, (task,)):
+                is_done(task)
 
     def _traced(self, call: Call, tasks: Sequence[Task]) -> bool:
         assert self._desk.tracing is not None
