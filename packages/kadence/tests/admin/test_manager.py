@@ -10,8 +10,8 @@ import pytest
 from kadence.admin.manager import AdminManager, OpenRequests
 from kadence.clock import FOREVER
 from kadence.config import AdminConfig
-from kadence.connection.request import ANY_NODE, Completed, Request
-from kadence.errors import KafkaError, RequestTimedOutError
+from kadence.connection.request import ANY_NODE, Completed, ConnectionPurpose, Request
+from kadence.errors import KafkaError, MalformedMessageError, RequestTimedOutError
 from kadence.protocol import error_codes as ec
 from kadence.protocol.list_groups import ListGroupsRequest, ListGroupsResponse
 from kadence.protocol.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
@@ -24,12 +24,16 @@ class _Connections:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.bootstraps = 0
+        self.disconnected: list[tuple[int, ConnectionPurpose, str]] = []
 
     def set_nodes(self, nodes: Iterable[Node], cluster_id: str | None = None) -> None:
         self.nodes = list(nodes)
 
     def rebootstrap(self) -> None:
         self.bootstraps += 1
+
+    def disconnect(self, node_id: int, purpose: ConnectionPurpose, *, why: str) -> None:
+        self.disconnected.append((node_id, purpose, why))
 
 
 class _World:
@@ -92,6 +96,45 @@ def test_what_metadata_says_of_the_brokers_holds_before_the_call_goes_on() -> No
     world.manager.poll(2)
     world.answer(3, refused.requests[0], MetadataResponse(error_code=ec.CLUSTER_AUTHORIZATION_FAILED))
     assert world.connections.nodes == [Node(7, "h", 9, "r")], "an error names no brokers"
+
+
+def test_an_answer_that_a_call_tells_is_taken_as_any_other_and_ends_the_connection_if_it_is_none() -> None:
+    world = _World()
+    brokers = [MetadataResponseBroker(node_id=7, host="h", port=9)]
+    good = OpenRequests([Request(MetadataRequest(), ANY_NODE, 1_000)], lambda: world.notified.append(good))
+    (request,) = good.requests
+    world.manager.tell(7, Completed(request, MetadataResponse(brokers=brokers), None, 12, 1))
+    had_some = world.manager.has_handed_over
+    world.manager.poll(1)
+    assert (had_some, world.manager.has_handed_over) == (True, False)
+    assert (world.connections.nodes, world.notified) == ([Node(7, "h", 9)], [good])
+    assert world.connections.disconnected == []
+    bad = OpenRequests([Request(ListGroupsRequest(), 7, 1_000)], lambda: world.notified.append(bad))
+    (request,) = bad.requests
+    error = MalformedMessageError("no such answer")
+    world.manager.tell(7, Completed(request, None, error, 5, 2))
+    world.manager.poll(2)
+    assert world.notified == [good, bad]
+    assert bad.ended[request].error is error
+    assert world.connections.disconnected == [(7, ConnectionPurpose.MAIN, "no such answer")]
+
+
+def test_the_brokers_are_the_same_object_as_long_as_they_are_the_same_and_none_after_a_rebootstrap() -> None:
+    world = _World()
+    known = []
+    for now, port in ((0, 9), (1, 9), (2, 10)):
+        asked = world.ask(MetadataRequest(topics=[]))
+        world.manager.poll(now)
+        brokers = [MetadataResponseBroker(node_id=7, host="h", port=port)]
+        world.answer(now, asked.requests[0], MetadataResponse(brokers=brokers, cluster_id="c"))
+        known.append(world.manager.known)
+    assert known[0] is known[1]
+    assert known[1:] == [({7: Node(7, "h", 9)}, "c"), ({7: Node(7, "h", 10)}, "c")]
+    was_settled = world.manager.is_settled
+    world.manager.brokers_are_wrong()
+    assert (was_settled, world.manager.is_settled) == (True, False)
+    world.manager.poll(3)
+    assert world.manager.known is None
 
 
 @pytest.mark.parametrize(("strategy", "times"), [("rebootstrap", 1), ("none", 0)])

@@ -2,9 +2,9 @@
  *
  * Such a call costs neither the network thread nor a hand-over of the interpreter. It is possible while the network
  * thread waits in kd_wait (the way is open), for requests whose plain answer is known byte for byte, but for one free
- * part. Anything else that comes is for Python, as are a plain answer that no thread waits for, and a request without an
- * answer when the network thread comes back: it takes that over as one of its own (it is left to it), with everything
- * that may become of requests.
+ * part, or at least in its beginning; then all of it is kept for the thread. Anything else that comes is for Python, as
+ * are a plain answer that no thread waits for, and a request without an answer when the network thread comes back: it
+ * takes that over as one of its own (it is left to it), with everything that may become of requests.
  *
  * The lock guards all of it. It is held for a copy, a comparison, or one write or wake-up that cannot block. The gate of
  * the session is taken under it, and nothing else.
@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -41,7 +42,10 @@
 
 typedef struct {
     int outcome; /* atomic */
+    int keeps; /* only the beginning of the plain answer is known, and what follows its correlation id is kept */
     unsigned char found[KD_DIRECT_FREE]; /* the free part, once it is answered */
+    unsigned char *kept; /* of malloc, for the owner to free; NULL: nothing is kept */
+    size_t kept_length;
 } kd_asked;
 
 typedef struct {
@@ -142,8 +146,24 @@ static int kd_direct_ask(
 /* True if these bytes are the plain answer. The lock is held. */
 static int kd_direct_is_plain(const kd_direct *direct, const unsigned char *bytes, size_t held) {
     size_t after = direct->free_at + direct->free_length;
+    if (direct->asked->keeps) {
+        uint32_t length = (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
+        if (held < direct->answer_length || held - KD_DIRECT_SAME != length) return 0;
+        after = direct->answer_length - KD_DIRECT_SAME;
+        return memcmp(bytes + KD_DIRECT_SAME, direct->answer + KD_DIRECT_SAME, after) == 0;
+    }
     if (held != direct->answer_length || memcmp(bytes, direct->answer, direct->free_at) != 0) return 0;
     return memcmp(bytes + after, direct->answer + after, held - after) == 0;
+}
+
+/* Keep what follows the correlation id of an answer, if that is wanted. False: there is no memory for it. */
+static int kd_direct_keep(kd_asked *asked, const unsigned char *bytes, size_t held) {
+    size_t begin = KD_DIRECT_SAME + 4;
+    if (!asked->keeps) return 1;
+    if ((asked->kept = malloc(held)) == NULL) return 0;
+    asked->kept_length = held - begin;
+    memcpy(asked->kept, bytes + begin, held - begin);
+    return 1;
 }
 
 /* Take the plain answer away if these bytes are it, and nothing else, and a thread waits for it. True if so. The network
@@ -153,9 +173,13 @@ static int kd_direct_look(kd_direct *direct, const unsigned char *bytes, size_t 
     pthread_mutex_lock(&direct->lock);
     if (direct->state == KD_DIRECT_ASKED && kd_direct_is_plain(direct, bytes, held)) {
         memcpy(direct->asked->found, bytes + direct->free_at, direct->free_length);
-        is_taken = __atomic_compare_exchange_n(
+        is_taken = kd_direct_keep(direct->asked, bytes, held) && __atomic_compare_exchange_n(
             &direct->asked->outcome, &waiting, KD_DIRECT_ANSWERED, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST
         );
+        if (!is_taken) {
+            free(direct->asked->kept);
+            direct->asked->kept = NULL;
+        }
     }
     if (is_taken) {
         direct->state = KD_DIRECT_IS_OPEN;

@@ -86,7 +86,10 @@ cdef extern from "direct.h" nogil:
         KD_DIRECT_UNAWAITED
     ctypedef struct kd_asked:
         int outcome
+        int keeps
         unsigned char *found
+        unsigned char *kept
+        size_t kept_length
     ctypedef struct kd_direct:
         int state
         int32_t asked_id

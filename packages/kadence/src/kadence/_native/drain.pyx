@@ -341,6 +341,29 @@ class Intake:
         """See `OffsetForm`."""
         return OffsetForm(self, frame, at, answer, flag)
 
+    def ask_for(self, turn: cython.uint, frame: bytearray, begin: bytes, request: object) -> Asked | None:
+        """As `ask`, of a request whose plain answer begins so, and is kept for whoever waits for it.
+
+        Args:
+            begin: with its length and any correlation id, of which the length is not compared.
+        """
+        asked: Asked = Asked.__new__(Asked)
+        asked._request = request
+        asked._asked.keeps = 1
+        if len(frame) < KD_DIRECT_ID_AT + 4:
+            raise ValueError("no frame that could be sent")
+        is_out: cython.bint = self._write(
+            turn,
+            cython.cast(cython.p_uchar, PyByteArray_AS_STRING(frame)),
+            len(frame),
+            begin,
+            len(begin),
+            0,
+            asked,
+            None,
+        )
+        return asked if is_out else None
+
     @cython.cfunc
     def _write(
         self,
@@ -456,6 +479,15 @@ class Asked:
 
     def __cinit__(self) -> None:
         self._flag.fd = -1
+
+    def __dealloc__(self) -> None:
+        free(self._asked.kept)
+
+    def kept(self) -> bytes:
+        """What follows the correlation id of the plain answer that `Intake.ask_for` asked for, once it has come."""
+        if kd_direct_outcome(cython.address(self._asked)) != KD_DIRECT_ANSWERED or self._asked.kept is cython.NULL:
+            raise ValueError("no answer was kept")
+        return cython.cast(cython.p_char, self._asked.kept)[: self._asked.kept_length]
 
     @property
     def is_answered(self) -> bool:

@@ -2,7 +2,8 @@
 
 Each subject has a file with its operations and values; `operations` and `async_operations` are made of them. Calls are
 generators, which a shell carries: `shell` on the caller's thread, `async_shell` on an event loop. They ask by `asking`
-and are repeated by `calls`; `manager` sends what they ask, on the network thread that `network` starts.
+and are repeated by `calls`; `manager` sends what they ask, on the network thread that `network` starts, and
+`direct_calls` sends a single request on the caller's thread, while nothing else is under way.
 """
 
 from kadence.admin.acls import Acl, AclFilter

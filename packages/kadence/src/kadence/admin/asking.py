@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+from kadence.admin.direct_calls import SOON_MS, AskedDirectly
 from kadence.admin.leaders import Leaders
 from kadence.admin.manager import OpenRequests
 from kadence.admin.network import Network
@@ -19,8 +20,9 @@ from kadence.errors import (
     RequestTimedOutError,
     UnsupportedVersionError,
 )
+from kadence.net.direct import Asked
 
-__all__ = ["Ask", "Asking"]
+__all__ = ["Ask", "Asking", "Changes"]
 
 
 class Ask:
@@ -53,6 +55,24 @@ class _Sent(NamedTuple):
     asks: Sequence[Ask]
     requests: Sequence[Request]
     asked: OpenRequests
+    directly: AskedDirectly | None
+
+
+class Changes(Protocol):
+    """What the shell of a call waits for."""
+
+    @property
+    def listens(self) -> bool:
+        """Whether `listen` is possible."""
+        ...
+
+    def set(self) -> None:
+        """Something has changed. Any thread."""
+        ...
+
+    def listen(self, asked: Asked | None) -> bool:
+        """Wait for this answer from now on, and no more if None. False: that is not possible any more."""
+        ...
 
 
 class Asking:
@@ -60,7 +80,7 @@ class Asking:
 
     Args:
         network: sends the requests. leaders: the leaders and coordinators that the client's calls have found.
-        wake: lets this call's shell resume it. Called on the network thread.
+        changes: lets this call's shell resume it.
     """
 
     def __init__(
@@ -69,13 +89,13 @@ class Asking:
         clock: Clock,
         network: Network,
         leaders: Leaders,
-        wake: Callable[[], None],
+        changes: Changes,
     ) -> None:
         self._config = config
         self._clock = clock
         self._network = network
         self._leaders = leaders
-        self._wake = wake
+        self._changes = changes
         self._began = clock.now_ms()
 
     def deadline(self, timeout: Seconds | None) -> int:
@@ -105,8 +125,10 @@ class Asking:
         if self._clock.now_ms() >= deadline:
             # The requests before these took all the time: no broker is late with these.
             return [_not_sent(ask) for ask in asks]
-        sent = self._sent(asks, deadline)
+        sent = self._sent(asks, deadline, directly=len(asks) == 1)
         try:
+            if sent.directly is not None:
+                yield from self._wait_directly(sent.directly, sent.asked, deadline)
             yield from self._wait(deadline, lambda: sent.asked.is_done)
         finally:
             sent.asked.is_given_up = True
@@ -124,7 +146,7 @@ class Asking:
         """
         if self._clock.now_ms() >= deadline:
             return [(False, [_not_sent(ask)]) for ask, _ in asks]
-        first = [self._sent([ask], deadline) for ask, _ in asks]
+        first = [self._sent([ask], deadline, directly=len(asks) == 1) for ask, _ in asks]
         others: dict[int, _Sent] = {}
 
         def is_done() -> bool:
@@ -135,6 +157,8 @@ class Asking:
             return all(sent.asked.is_done for sent in (*first, *others.values()))
 
         try:
+            if first and first[0].directly is not None:
+                yield from self._wait_directly(first[0].directly, first[0].asked, deadline)
             yield from self._wait(deadline, is_done)
         finally:
             for sent in (*first, *others.values()):
@@ -144,7 +168,22 @@ class Asking:
             for place, sent in enumerate(first)
         ]
 
-    def _sent(self, asks: Sequence[Ask], deadline: int) -> _Sent:
+    def _wait_directly(self, sent: AskedDirectly, asked: OpenRequests, deadline: int) -> Waits[None]:
+        """Wait for the plain answer. If it does not come soon the network thread takes the request over."""
+        out = sent.asked
+        soon = sent.sent_at + min(SOON_MS, self._config.request_timeout_ms)
+        try:
+            if self._changes.listen(out):
+                yield from self._wait(min(deadline, soon), lambda: not out.is_waiting)
+        finally:
+            out.leave()
+            self._changes.listen(None)
+            if out.is_waiting:
+                self._network.take_over()
+        if out.is_answered and (completed := self._network.taken(sent)) is not None:
+            asked.ended[sent.request] = completed
+
+    def _sent(self, asks: Sequence[Ask], deadline: int, *, directly: bool = False) -> _Sent:
         send_by = min(deadline, add_ms(self._clock.now_ms(), self._config.request_timeout_ms))
         requests = [
             Request(
@@ -152,7 +191,9 @@ class Asking:
             )
             for ask in asks
         ]
-        return _Sent(asks, requests, self._network.ask(requests, self._wake))
+        asked = OpenRequests(requests, self._changes.set)
+        directly = directly and self._changes.listens
+        return _Sent(asks, requests, asked, self._network.ask(asked, directly=directly))
 
     def _answers(self, sent: _Sent, deadline: int) -> list[Any | KafkaError]:
         answers: list[Any | KafkaError] = []

@@ -13,10 +13,12 @@ from kadence.admin.calls import Calls
 from kadence.admin.leaders import Leaders
 from kadence.admin.network import KIND, Network
 from kadence.client import async_shell
+from kadence.client.slices import Slices, slices_of
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
 from kadence.idioms import running_loop
+from kadence.net.direct import Asked
 
 __all__ = ["AsyncAdminShell"]
 
@@ -29,6 +31,8 @@ class AsyncAdminShell:
 
     def __init__(self, config: AdminConfig, clock: Clock) -> None:
         self._loop = running_loop("AsyncAdmin")
+        # Once: a signal handler may make a call while the loop begins one, and this takes a lock.
+        self._slices = slices_of(self._loop)
         self._config = config
         self._clock = clock
         self._leaders = Leaders(config.metadata_max_age_ms)
@@ -46,12 +50,12 @@ class AsyncAdminShell:
         Raises:
             ConcurrentAccessError: on another event loop than the client's own.
         """
-        changes = _Changes(self.network, self._loop)
+        changes = _Changes(self.network, self._loop, self._slices)
         shell = async_shell.AsyncShell(KIND, changes, self._clock)
         # First: in a forked child no loop runs.
         self.network.check_usable()
         shell.check_loop()
-        calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
+        calls = Calls(self._config, self._clock, self.network, self._leaders, changes)
         return await shell.run(call(calls, calls.deadline(timeout), *arguments, **options))
 
     async def close(self) -> None:
@@ -71,10 +75,27 @@ class _Changes:
 
     is_held: ClassVar[bool] = False
 
-    def __init__(self, network: Network, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, network: Network, loop: asyncio.AbstractEventLoop, slices: Slices | None = None
+    ) -> None:
         self._network = network
         self.loop = loop
         self._changed: asyncio.Event | None = None
+        self._slices = slices
+
+    @property
+    def listens(self) -> bool:
+        """See `kadence.admin.asking.Changes`."""
+        return self._slices is not None and self._slices.descriptor() >= 0
+
+    def listen(self, asked: Asked | None) -> bool:
+        """See `kadence.admin.asking.Changes`."""
+        if asked is None or self._slices is None:
+            return asked is None
+        if not asked.enter(self._slices.descriptor(), self._slices):
+            return False
+        self._slices.when_raised(asked, self._tell)
+        return True
 
     def set(self) -> None:
         """Something has changed. Any thread."""

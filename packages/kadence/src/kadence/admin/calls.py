@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from kadence.admin.asking import Ask, Asking
+from kadence.admin.direct_calls import KnownTopics
 from kadence.admin.values import Outcomes
 from kadence.client.coordinators import FindCoordinatorRequest, KeyType, find, first_version, read
 from kadence.client.metadata import by_names, fault_of
@@ -93,6 +94,9 @@ class Calls(Asking):
                     result.errors[item] = self._gave_up(item, before[item])
                 else:
                     result.errors[item] = answer
+            if not (before or again):
+                # All have ended at once, in the order in which they were given.
+                return result
             open_items = list(again)
             backoff.failed(now)
             if again and backoff.until >= deadline:
@@ -108,8 +112,14 @@ class Calls(Asking):
 
     def settle_one(self, attempt: Callable[[int], Waits[V]], deadline: int) -> Waits[V]:
         """As `settle`, for a call without items; raises what remains."""
+        try:
+            return (yield from attempt(deadline))
+        except KafkaError as error:
+            failed = [error]
 
         def of_one(items: Collection[str], deadline: int) -> Waits[dict[str, V | KafkaError]]:
+            if failed:
+                raise failed.pop()
             answer = yield from attempt(deadline)
             return dict.fromkeys(items, answer)
 
@@ -127,14 +137,21 @@ class Calls(Asking):
     def metadata(self, topics: Iterable[str] | None, deadline: int) -> Waits[MetadataResponse]:
         """A broker's metadata of these topics (None: all) and of the brokers. Never creates a topic."""
         response: MetadataResponse = yield from self.ask(Ask(by_names(topics), min_version=4), deadline)
-        fault = fault_of(response, rebootstraps=self._network.begins_again)
-        if fault is not None:
-            raise fault
+        if self.known_as(response) is None:
+            fault = fault_of(response, rebootstraps=self._network.begins_again)
+            if fault is not None:
+                raise fault
         if topics is not None:
             self._leaders.at(self._clock.now_ms()).topics.update(
                 {topic.name: topic for topic in response.topics if topic.name}
             )
         return response
+
+    def known_as(self, response: MetadataResponse) -> KnownTopics | None:
+        """What is known of this response from an earlier call, or already from this one."""
+        direct = self._network.direct
+        known = None if direct is None else direct.known
+        return known if known is not None and known.response is response else None
 
     def topics(
         self, partitions: Collection[TopicPartition], deadline: int

@@ -13,13 +13,14 @@ from typing import Protocol
 
 from kadence.client.metadata import Recovery
 from kadence.client.request_manager import Poll
+from kadence.clock import FOREVER
 from kadence.config import AdminConfig
-from kadence.connection.request import Completed, Request
+from kadence.connection.request import Completed, ConnectionPurpose, Request
 from kadence.logs import logger
-from kadence.protocol.metadata import MetadataRequest
+from kadence.protocol.metadata import MetadataRequest, MetadataResponse
 from kadence.types import Node
 
-__all__ = ["AdminManager", "Connections", "OpenRequests"]
+__all__ = ["AdminManager", "Brokers", "Connections", "OpenRequests", "brokers_of"]
 
 _log = logger("kadence.admin")
 
@@ -34,6 +35,23 @@ class Connections(Protocol):
     def rebootstrap(self) -> None:
         """Begin again at the bootstrap addresses."""
         ...
+
+    def disconnect(self, node_id: int, purpose: ConnectionPurpose, *, why: str) -> None:
+        """Close a connection."""
+        ...
+
+
+Brokers = tuple[dict[int, Node], str | None]
+"""The brokers of a cluster by their ids, and its own id. It is not changed."""
+
+
+def brokers_of(response: MetadataResponse) -> Brokers:
+    """The brokers that metadata name."""
+    nodes = {
+        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in response.brokers
+    }
+    return nodes, response.cluster_id
 
 
 class OpenRequests:
@@ -64,13 +82,20 @@ class OpenRequests:
 
 
 class AdminManager:
-    """See the top of the file. `hand_over` is for any thread."""
+    """See the top of the file. `hand_over` and `tell` are for any thread.
+
+    Attributes:
+        known: the brokers of the latest metadata; None: there were none since the last rebootstrap. It is the same
+            object as long as they are the same.
+    """
 
     def __init__(self, config: AdminConfig, connections: Connections) -> None:
         self._connections = connections
         self._recovery = Recovery(config)
         self._handed_over: deque[OpenRequests] = deque()
+        self._told: deque[tuple[int, Completed]] = deque()
         self._ended: list[OpenRequests] = []
+        self.known: Brokers | None = None
 
     def hand_over(self, asked: OpenRequests) -> None:
         """Send these requests in the next turn. Any thread."""
@@ -78,8 +103,17 @@ class AdminManager:
 
     @property
     def has_handed_over(self) -> bool:
-        """True if calls have queued requests that no turn has taken yet. Any thread."""
-        return bool(self._handed_over)
+        """True if calls have queued requests, or told answers, that no turn has taken yet. Any thread."""
+        return bool(self._handed_over or self._told)
+
+    def tell(self, node_id: int, completed: Completed) -> None:
+        """A call has an answer from this broker. The next turn takes it as any other. Any thread."""
+        self._told.append((node_id, completed))
+
+    @property
+    def is_settled(self) -> bool:
+        """True if nothing speaks for a rebootstrap."""
+        return self._recovery.due >= FOREVER
 
     def brokers_are_wrong(self) -> None:
         """A broker is not the one that metadata says: begin again at the bootstrap addresses."""
@@ -91,6 +125,12 @@ class AdminManager:
         Calls whose requests have ended are notified only here: the network thread is about to wait, so they find the
         GIL free.
         """
+        while self._told:
+            node_id, completed = self._told.popleft()
+            if completed.error is not None:
+                # As of any answer that cannot be read: the stream can no longer be trusted.
+                self._connections.disconnect(node_id, ConnectionPurpose.MAIN, why=str(completed.error))
+            self.on_response(now, completed)
         if self._ended:
             for asked in self._ended:
                 asked.notify()
@@ -98,6 +138,7 @@ class AdminManager:
         if self._recovery.due <= now:
             self._recovery.begin(now, _log)
             self._connections.rebootstrap()
+            self.known = None
         requests: list[Request] = []
         while self._handed_over:
             asked = self._handed_over.popleft()
@@ -117,10 +158,7 @@ class AdminManager:
 
     def _learn(self, completed: Completed) -> None:
         if self._recovery.took(completed, completed.request.queued_at) is None:
-            self._connections.set_nodes(
-                (
-                    Node(broker.node_id, broker.host, broker.port, broker.rack)
-                    for broker in completed.response.brokers
-                ),
-                completed.response.cluster_id,
-            )
+            nodes, cluster_id = brokers = brokers_of(completed.response)
+            self._connections.set_nodes(nodes.values(), cluster_id)
+            if brokers != self.known:
+                self.known = brokers

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
+from kadence.admin.direct_calls import AskedDirectly, DirectCalls
 from kadence.admin.manager import AdminManager, OpenRequests
 from kadence.client import network_thread
 from kadence.client.engine import ended, forked_error
@@ -20,7 +21,7 @@ from kadence.client.network_thread import NetworkClientDelegate, NetworkSide
 from kadence.client.waits import Waits
 from kadence.clock import FOREVER, Clock, Seconds
 from kadence.config import AdminConfig
-from kadence.connection.request import Request
+from kadence.connection.request import Completed, ConnectionPurpose
 from kadence.errors import ClosedError
 from kadence.forked import FORKS
 from kadence.logs import OwnThread, logger
@@ -42,6 +43,7 @@ class Network:
         trouble: the reason why no broker can be reached, if any. is_cut_off: no broker is connected at all.
         has_ended: the connections are closed. waiting: wakes each call that waits.
         grace: until when calls may wait once `stop` was called. has_thread: see `kadence.client.engine.Engine`.
+        direct: sends requests of calls on their own threads; None: it does not yet.
         begins_again: whether bootstrap.servers are asked again when a broker says so.
     """
 
@@ -67,6 +69,7 @@ class Network:
         self.has_ended = False
         self.waiting: set[Callable[[], None]] = set()
         self.grace = Grace()
+        self.direct: DirectCalls | None = None
 
     # -- what calls ask
 
@@ -74,14 +77,26 @@ class Network:
         """A broker of the cluster and its address, for a message; None if it is not known, or any broker is meant."""
         return self._client.broker(node_id)
 
-    def ask(self, requests: Sequence[Request], on_end: Callable[[], None]) -> OpenRequests:
-        """Send these requests; ``on_end`` is called on the network thread once all of them have ended.
+    def ask(self, asked: OpenRequests, *, directly: bool) -> AskedDirectly | None:
+        """Send these requests. The shell of the call sends them with `send_off`.
 
-        The shell of the call sends them with `send_off`.
+        Args:
+            directly: the only one may be sent by this thread, which then waits for it (`DirectCalls`). Then the result
+                is not None.
         """
-        asked = OpenRequests(requests, on_end)
+        if directly and self.direct is not None and (sent := self.direct.ask(asked)) is not None:
+            return sent
         self._manager.hand_over(asked)
-        return asked
+        return None
+
+    def taken(self, sent: AskedDirectly) -> Completed | None:
+        """The plain answer to this, which has come. None: the network thread has to see it first."""
+        assert self.direct is not None
+        return self.direct.take(sent)
+
+    def take_over(self) -> None:
+        """Have the network thread take over what was sent directly, and has no answer."""
+        self._client.wakeup()
 
     def send_off(self) -> None:
         """Have the network thread send what calls have handed over. The last thing before a call waits.
@@ -210,7 +225,10 @@ class _Turn(network_thread.Turn):
     """One turn of the loop on the network thread."""
 
     def __init__(self, clock: Clock, client: NetworkClient, manager: AdminManager, network: Network) -> None:
-        super().__init__(clock, NetworkClientDelegate(client), (manager,))
+        delegate = NetworkClientDelegate(client)
+        super().__init__(clock, delegate, (manager,))
+        # Before the first connection is opened.
+        network.direct = client.direct_users[ConnectionPurpose.MAIN] = DirectCalls(manager, delegate, clock)
         self._client = client
         self._network = network
 

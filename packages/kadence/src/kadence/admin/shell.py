@@ -17,6 +17,7 @@ from kadence.client import waits
 from kadence.client.waits import Waits
 from kadence.clock import Clock, Seconds
 from kadence.config import AdminConfig
+from kadence.net.direct import Asked
 
 __all__ = ["AdminShell"]
 
@@ -43,7 +44,7 @@ class AdminShell:
         """Make a call that ends after ``timeout`` seconds; None takes ``default.api.timeout.ms``."""
         self.network.check_usable()
         changes = _Changes(self.network)
-        calls = Calls(self._config, self._clock, self.network, self._leaders, changes.set)
+        calls = Calls(self._config, self._clock, self.network, self._leaders, changes)
         deadline = calls.deadline(timeout)
         return waits.Shell(changes, self._clock).run(call(calls, deadline, *arguments, **options))
 
@@ -60,11 +61,14 @@ class _Changes:
     `threading.Event`, and leave its lock taken for the network thread to hang on.
     """
 
-    __slots__ = ("_network", "_unchanged", "waiting")
+    __slots__ = ("_asked", "_network", "_unchanged", "waiting")
+
+    listens = True
 
     def __init__(self, network: Network) -> None:
         self._network = network
         self.waiting = False
+        self._asked: Asked | None = None
         self._unchanged = threading.Lock()
         self._unchanged.acquire()
 
@@ -76,11 +80,21 @@ class _Changes:
             # It was set already.
             pass
 
+    def listen(self, asked: Asked | None) -> bool:
+        """See `kadence.admin.asking.Changes`. Other changes are seen a moment later meanwhile."""
+        if asked is not None and not asked.enter():
+            return False
+        self._asked = asked
+        return True
+
     def enter(self) -> None:
         self.waiting = True
         self._network.waiting.add(self.set)
 
     def wait(self, seconds: float | None) -> None:
+        if self._asked is not None:
+            self._asked.wait(seconds)
+            return
         self._network.send_off()
         self._unchanged.acquire(timeout=-1 if seconds is None else seconds)
 

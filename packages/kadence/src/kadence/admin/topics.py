@@ -154,9 +154,18 @@ def _refusal(answer: Any) -> KafkaError:
 def list_topics(calls: Calls, deadline: int, *, internal: bool = False) -> Waits[dict[str, TopicDescription]]:
     """All topics that this client may see, by name, sorted; Kafka's internal ones only if ``internal`` is true."""
     response = yield from calls.settle_one(lambda deadline: calls.metadata(None, deadline), deadline)
+    known = calls.known_as(response)
+    if known is None:
+        return _described(response.topics, internal=internal)
+    if known.described is None:
+        known.described = _described(response.topics, internal=True)
+    return {name: topic for name, topic in known.described.items() if internal or not topic.is_internal}
+
+
+def _described(topics: Iterable[MetadataResponseTopic], *, internal: bool) -> dict[str, TopicDescription]:
     return {
         topic.name: _describe(topic)
-        for topic in sorted(response.topics, key=lambda topic: topic.name or "")
+        for topic in sorted(topics, key=lambda topic: topic.name or "")
         if topic.name and not topic.error_code and (internal or not topic.is_internal)
     }
 

@@ -166,11 +166,16 @@ BY_TOPIC_ID: Final = 12
 """The first version that takes topic ids (KIP-516)."""
 
 
+_ALL: Final = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+
+
 def by_names(topics: Iterable[str] | None, *, creates: bool = False) -> MetadataRequest:
     """Ask for topics by their names, None for all. ``creates``: brokers that create topics may create these."""
+    if topics is None:
+        return _ALL
     return MetadataRequest(
-        topics=None if topics is None else [MetadataRequestTopic(name=name) for name in topics],
-        allow_auto_topic_creation=creates and topics is not None,
+        topics=[MetadataRequestTopic(name=name) for name in topics],
+        allow_auto_topic_creation=creates,
     )
 
 

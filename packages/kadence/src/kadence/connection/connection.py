@@ -237,6 +237,20 @@ class BrokerConnection:
         deadline = add_ms(sent_at, self._request_timeout_ms)
         self._in_flight.append(Sent(request, request.message, version, correlation_id, deadline, sent_at))
 
+    def read(self, request: Request, version: int, body: bytes) -> Any:
+        """The answer to one of these, of which ``body`` is what follows the correlation id. Any thread.
+
+        Raises:
+            MalformedMessageError: these bytes are no such answer, or a parser cannot cope with them.
+        """
+        sent = Sent(request, request.message, version, -1, FOREVER, -1)
+        try:
+            return sent.decode(version, body, self.address, 0)
+        except KafkaError:
+            raise
+        except Exception as error:
+            raise self._unreadable(sent.name, body, error) from error
+
     def outgoing(self) -> list[memoryview]:
         """The next bytes to write, in pieces: the rest of one frame. Empty when there are none.
 
@@ -288,9 +302,12 @@ class BrokerConnection:
             raise
         except Exception as error:
             name = self._in_flight[0].name if self._in_flight else "a request"
-            raise MalformedMessageError(
-                f"{self.address} answered {name} with {len(frame)} bytes that cannot be read: {unreadable(error)}"
-            ) from error
+            raise self._unreadable(name, frame, error) from error
+
+    def _unreadable(self, name: str, frame: Any, error: Exception) -> MalformedMessageError:
+        return MalformedMessageError(
+            f"{self.address} answered {name} with {len(frame)} bytes that cannot be read: {unreadable(error)}"
+        )
 
     def _received(self, frame: Any, loan: Loan | None, now: int) -> Completed | None:
         head = self._head()

@@ -71,15 +71,18 @@ class Sent:
     def name(self) -> str:
         return type(self.message).__name__.removesuffix("Request")
 
-    def decode(self, version: int, frame: Any, address: str) -> Any:
+    def decode(self, version: int, frame: Any, address: str, at: int = _CORRELATION_ID_BYTES) -> Any:
         """Read what follows the correlation id of the answer, which may be in another version than the request.
+
+        Args:
+            at: where that begins.
 
         Raises:
             MalformedMessageError: these bytes are no such answer.
         """
         request = type(self.message)
         most = _MOST_OWN_ELEMENTS if self.request is None else _MOST_ELEMENTS
-        reader = BoundedReader(frame, _CORRELATION_ID_BYTES, most)
+        reader = BoundedReader(frame, at, most)
         try:
             if answer_header_version(request, version):
                 reader.unknown_tags()

@@ -178,7 +178,12 @@ class NetworkClient:
             known.forgive()
 
     def disconnect(
-        self, node_id: int, purpose: ConnectionPurpose | None = None, *, unless_heard_since: int | None = None
+        self,
+        node_id: int,
+        purpose: ConnectionPurpose | None = None,
+        *,
+        unless_heard_since: int | None = None,
+        why: str = "the broker does not answer",
     ) -> None:
         """Close connections to a silent broker: requests under way end, and the next ones open a new connection.
 
@@ -187,6 +192,7 @@ class NetworkClient:
         Args:
             purpose: only that one; None: all.
             unless_heard_since: leave alone those on which anything was read at that time (ms) or later.
+            why: for the message.
         """
         now = self._clock.now_ms()
         for channel in [
@@ -196,9 +202,7 @@ class NetworkClient:
             and purpose in (None, item.purpose)
             and (unless_heard_since is None or item.heard_at < unless_heard_since)
         ]:
-            self._end(
-                channel, DisconnectedError(f"{channel.known} was closed: the broker does not answer"), now
-            )
+            self._end(channel, DisconnectedError(f"{channel.known} was closed: {why}"), now)
 
     def nodes(self) -> tuple[Node, ...]:
         """The brokers of the last `set_nodes`."""

@@ -58,6 +58,22 @@ class Asked(Protocol):
         """True until that has come, or the network thread has taken the request over."""
         ...
 
+    def enter(self, fd: int = -1, keeper: object = None) -> bool:
+        """Wait for it from now on, on ``fd`` if that is given. False: that is not possible any more."""
+        ...
+
+    def wait(self, seconds: float | None) -> None:
+        """Sleep until it comes, or the network thread has taken the request over."""
+        ...
+
+    def leave(self) -> None:
+        """Wait no more. If `is_answered` is False after this the network thread gets the answer."""
+        ...
+
+    def kept(self) -> bytes:
+        """What follows the correlation id of the answer that `DirectWay.ask_for` asked for, once it has come."""
+        ...
+
 
 class OffsetForm(Protocol):
     """A request that is always the same but for an offset and its leader epoch. Any thread."""
@@ -161,6 +177,22 @@ class DirectWay:
         """
         form: OffsetForm = self.intake.offset_form(frame, at, answer, flag)
         return form
+
+    def ask_for(self, turn: int, frame: bytearray, begin: bytes, request: Any) -> Asked | None:
+        """As `ask`, of a request whose plain answer begins so, with any length and correlation id.
+
+        It is kept for the thread that waits for it (`Asked.enter`), and is not plain as long as none does.
+        """
+        asked: Asked | None = self.intake.ask_for(turn, frame, begin, request)
+        return asked
+
+    def read(self, request: Request, version: int, body: bytes) -> Any:
+        """The answer to a request, of which ``body`` is what follows the correlation id.
+
+        Raises:
+            MalformedMessageError: these bytes are no such answer, and the connection can no longer be used.
+        """
+        return self._connection.read(request, version, body)
 
 
 def way_of(
