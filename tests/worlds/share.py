@@ -89,6 +89,19 @@ class ShareCluster(FakeMetadata):
         return True
 
 
+class KnownPollWait:
+    """The poll that waits: until when (0: none does), and for how many records."""
+
+    def __init__(self) -> None:
+        self.until = self.count = 0
+
+    def begin(self, until: int, count: int) -> None:
+        self.until, self.count = until, count
+
+    def end(self) -> None:
+        self.until = self.count = 0
+
+
 class Requests:
     """A `ShareRequestManager`, an application that obeys the test, and brokers that are answered by hand.
 
@@ -103,7 +116,8 @@ class Requests:
         )
         self.wakes = 0
         self.lock_ms = LOCK_MS
-        self.state = ShareState(self._wake)
+        self.poll_wait = KnownPollWait()
+        self.state = ShareState(self._wake, poll_wait=self.poll_wait)
         self.told = BackgroundEvents()
         self.member = SimpleNamespace(group=GroupMetadata("q", 3, "m1"))
         member: Any = self.member

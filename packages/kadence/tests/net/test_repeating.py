@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -17,7 +17,8 @@ from tests.net.servers import Peer, accept, serve
 from tests.net.test_client import fetch_response
 from tests.patience import PATIENCE
 
-from kadence.connection.request import Arrival, ConnectionPurpose, Part, Repeat, Request
+from kadence.clock import FOREVER
+from kadence.connection.request import Arrival, ConnectionPurpose, ForPoll, Part, Repeat, Request
 from kadence.errors import DisconnectedError, MalformedMessageError
 from kadence.net import drain, openssl
 from kadence.protocol.fetch import (
@@ -30,6 +31,7 @@ from kadence.protocol.fetch import (
 )
 from kadence.protocol.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kadence.protocol.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from kadence.protocol.share_fetch import ShareFetchRequest, ShareFetchResponse
 from kadence.records import encode_batch
 from kadence.security import Credentials, Secret, Token
 from kadence.types import Node
@@ -270,6 +272,119 @@ def test_a_login_behind_a_parked_fetch_ends_its_repetition(
         assert fetching.count == 1 + is_token_late
         ended = driver.ask(FetchRequest(), node_id=1, purpose=ConnectionPurpose.FETCH)
         assert ended.error is None
+
+
+# ------------------------------------------------------------ for a poll that waits
+
+
+NOTHING = ShareFetchResponse(acquisition_lock_timeout_ms=30_000)
+SOME = ShareFetchResponse(acquisition_lock_timeout_ms=29_000)
+COUNT = 500
+
+
+class Waiting(Fetching):
+    """A ShareFetch that is repeated while a poll waits for `COUNT` records. ``bounds``: of how long it may be held."""
+
+    def __init__(self, driver: Driver, node: Node, *bounds: int) -> None:
+        driver.client.set_nodes([node])
+        self.driver = driver
+        self.may = True
+        self.told: list[int] = []
+        self.poll_wait = driver.client.new_poll_wait()
+        message = ShareFetchRequest(group_id="q", member_id="m", share_session_epoch=5, max_wait_ms=0)
+        self.request = Request(message, node.node_id, driver.clock.now_ms() + 20_000, ConnectionPurpose.FETCH)
+        self.request.repeat = repeat = Repeat(lambda: self.may, self.take)
+        repeat.empty = NOTHING
+        repeat.for_poll = ForPoll(self.poll_wait, COUNT, *bounds)
+
+    def send(self) -> None:
+        self.driver.client.send(self.request)
+
+
+class ShareBroker(Broker):
+    """Remembers also for how long it may hold each fetch. ``meanwhile``: called before its first answer."""
+
+    def __init__(self, *answers: Any) -> None:
+        super().__init__(*answers)
+        self.waits: list[int] = []
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def answer(self, peer: Peer, answer: Any) -> None:
+        header, message = peer.read()
+        if not self.seen:
+            self.meanwhile()
+        self.seen.append((header.correlation_id, message.share_session_epoch))
+        self.waits.append(message.max_wait_ms)
+        peer.answer(header, answer)
+
+
+def test_a_share_fetch_goes_out_again_for_polls_of_its_size(connect: Connect) -> None:
+    broker = ShareBroker(NOTHING, NOTHING, NOTHING, SOME)
+    with serve(broker) as (host, port):
+        driver = connect((host, port))
+        fetching = Waiting(driver, Node(1, host, port), 0, 1)
+        fetching.poll_wait.begin(FOREVER, COUNT)
+        fetching.send()
+        [ended] = driver.complete()
+        assert ended.response.acquisition_lock_timeout_ms == 29_000
+        assert fetching.count == 3
+        first = broker.seen[0][0]
+        assert broker.seen == [(first + number, 5 + number) for number in range(4)]
+        assert broker.waits == [0, 1, 1, 1]
+
+
+def test_a_poll_that_begins_during_the_wait_goes_on_with_the_fetch(connect: Connect) -> None:
+    broker = ShareBroker(NOTHING, SOME)
+    with serve(broker) as (host, port):
+        driver = connect((host, port))
+        fetching = Waiting(driver, Node(1, host, port), 0, 1)
+        broker.meanwhile = lambda: fetching.poll_wait.begin(FOREVER, COUNT)
+        fetching.send()
+        [ended] = driver.complete()
+        assert ended.response.acquisition_lock_timeout_ms == 29_000
+        assert fetching.count == 1
+
+
+@pytest.mark.parametrize("why", ["it is over", "its time is over", "it wants less", "the client has a word"])
+def test_q3_no_fetch_goes_out_again_without_a_poll_for_it(connect: Connect, why: str) -> None:
+    broker = ShareBroker(NOTHING)
+    with serve(broker) as (host, port):
+        driver = connect((host, port))
+        fetching = Waiting(driver, Node(1, host, port), 0, 1)
+        fetching.poll_wait.begin(FOREVER, COUNT)
+        match why:
+            case "it is over":
+                broker.meanwhile = fetching.poll_wait.end
+            case "its time is over":
+                fetching.poll_wait.begin(driver.clock.now_ms(), COUNT)
+            case "it wants less":
+                fetching.poll_wait.begin(FOREVER, COUNT - 1)
+            case _:
+                fetching.may = False
+        fetching.send()
+        [ended] = driver.complete()
+        assert ended.response.acquisition_lock_timeout_ms == 30_000
+        assert fetching.told == []
+
+
+@pytest.mark.parametrize("bounds", [(0, 500_000), (70_000, 500_000), (0, 40_000)])
+def test_q3_a_repeated_fetch_is_held_no_longer_than_its_poll_waits(
+    connect: Connect, bounds: tuple[int, int]
+) -> None:
+    broker = ShareBroker(NOTHING, NOTHING)
+    with serve(broker) as (host, port):
+        driver = connect((host, port))
+        fetching = Waiting(driver, Node(1, host, port), *bounds)
+        began = driver.clock.now_ms()
+        fetching.poll_wait.begin(began + 60_000, COUNT)
+        fetching.send()
+        [ended] = driver.complete()
+        passed = driver.clock.now_ms() - began
+        assert ended.response.acquisition_lock_timeout_ms == 30_000, "the second answer was early"
+        assert fetching.count == 1
+        least, most = bounds
+        assert broker.waits[0] == 0
+        assert min(max(60_000 - passed, least), most) <= broker.waits[1] <= min(max(60_000, least), most)
 
 
 # ------------------------------------------------------------ answers with records

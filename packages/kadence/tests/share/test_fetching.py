@@ -11,6 +11,7 @@ from kadence.protocol.share_fetch import AcquiredRecords, PartitionData, ShareFe
 from kadence.share.acknowledgements import Acquired
 from kadence.share.events import Sending
 from kadence.share.share_state import AcquiredFetch
+from kadence.types import TopicPartition
 
 
 @pytest.fixture
@@ -225,25 +226,130 @@ def test_q3_an_idle_fetch_is_repeated_no_longer_than_its_poll(world: Requests) -
     world.answer_fetch(world.fetch())
     request = world.fetch()
     assert allowed(request)
-    assert world.hand.wake_at() == world.now + 9_500 - 500, "or the next one would outlast the poll"
+    assert request.repeat is not None
+    assert request.repeat.for_poll == (world.poll_wait, 500, 100, 500)
+    assert (world.poll_wait.until, world.poll_wait.count) == (world.now + 9_500, 500)
+    assert world.hand.wake_at() == FOREVER, "nothing is to be looked at meanwhile"
     wakes = world.wakes
-    world.hand.advance(9_000)
-    world.sent()
-    assert not allowed(request)
+    world.state.unwant(world.now, found=False)
+    assert world.poll_wait.until == 0
+    assert world.wakes == wakes
+    world.answer_fetch(request)
+    assert world.sent() == []
+
+
+def test_q3_stop_ends_the_repetition_at_once(world: Requests) -> None:
+    world.waits()
+    world.fetch()
+    world.state.rest()
+    assert world.poll_wait.until == 0
+
+
+def test_a_poll_goes_on_with_the_fetch_of_the_one_before_it(world: Requests) -> None:
+    world.waits(timeout=5_000)
+    request = world.fetch()
+    world.state.unwant(world.now, found=False)
+    wakes = world.wakes
+    world.waits(timeout=5_000)
+    assert world.wakes == wakes
+    assert world.poll_wait.until == world.now + 5_000
+    world.answer_fetch(request)
+    world.fetch()
+
+
+def test_a_loop_of_short_polls_wakes_nobody_for_the_fetch_under_way(world: Requests) -> None:
+    world.waits(timeout=10)
+    request = world.fetch()
+    wakes = world.wakes
+    for _ in range(5):
+        world.state.unwant(world.now, found=False)
+        world.waits(timeout=10)
     world.state.unwant(world.now, found=False)
     assert world.wakes == wakes
+    world.hand.advance(100)
+    world.answer_fetch(request)
+    request = world.fetch()
+    world.hand.advance(100)
+    world.answer_fetch(request)
+    assert world.sent() == [], "nobody has polled meanwhile"
 
 
-def test_q3_a_poll_that_ends_early_ends_the_repetition(world: Requests) -> None:
+def test_a_poll_wakes_the_network_thread_if_a_broker_has_no_fetch() -> None:
+    world = Requests({0: NODE, 1: OTHER})
+    world.waits()
+    one, other = world.sent()
+    world.state.unwant(world.now, found=False)
+    world.answer_fetch(other)
+    wakes = world.wakes
+    world.waits()
+    assert world.wakes == wakes + 1
+    assert world.fetch().node_id == other.node_id
+    world.state.unwant(world.now, found=False)
+    world.waits()
+    assert world.wakes == wakes + 1, "both have one"
+    world.answer_fetch(one)
+
+
+def test_a_poll_wakes_the_network_thread_if_a_broker_has_joined() -> None:
+    world = Requests({0: NODE})
+    world.cluster.leaders[TopicPartition("t", 1)] = OTHER
+    world.waits()
+    world.fetch()
+    world.state.unwant(world.now, found=False)
+    world.assign(0, 1)
+    assert world.sent() == []
+    wakes = world.wakes
+    world.waits()
+    assert world.wakes == wakes + 1
+    assert world.fetch().node_id == OTHER
+
+
+def test_a_poll_of_another_size_does_not_go_on_with_the_fetch_under_way(world: Requests) -> None:
+    world.waits(500)
+    request = world.fetch()
+    world.state.unwant(world.now, found=False)
+    world.waits(1)
+    assert request.repeat is None or request.repeat.for_poll is None
+    world.answer_fetch(request)
+    request = world.fetch()
+    assert request.message.max_records == 1
+    world.hand.advance(500)
+    world.answer_fetch(request)
+    request = world.fetch()
+    assert request.repeat is not None
+    assert request.repeat.for_poll is not None
+    assert request.repeat.for_poll.records == world.poll_wait.count == 1
+    world.state.unwant(world.now, found=False)
+    world.waits(2**70)
+    assert world.poll_wait.count == 2**31 - 1, "the poller's numbers are bounded"
+    assert request.repeat.for_poll.records == 1
+
+
+def test_with_record_limit_brokers_take_turns_though_nothing_comes() -> None:
+    world = Requests({0: NODE, 1: OTHER}, share_acquire_mode="record_limit")
+    world.waits()
+    asked = []
+    for _ in range(6):
+        request = world.fetch()
+        asked.append(request.node_id)
+        assert request.repeat is None or not allowed(request)
+        world.hand.advance(500)
+        world.answer_fetch(request)
+    assert asked == [asked[0], asked[1]] * 3
+    assert asked[0] != asked[1]
+
+
+def test_the_last_of_the_repeated_fetches_may_be_held_for_less(world: Requests) -> None:
+    """It ends with its poll, and its answer is not early."""
     world.waits()
     world.hand.advance(500)
     world.answer_fetch(world.fetch())
-    request = world.fetch()
-    assert allowed(request)
-    wakes = world.wakes
-    world.state.unwant(world.now, found=False)
-    assert world.wakes == wakes + 1
-    assert not allowed(request)
+    for _ in range(5):
+        request = world.fetch()
+        assert request.repeat is not None
+        world.hand.advance(600)
+        request.repeat.told(world.now, 1, world.now - 100, ())
+        world.answer_fetch(request)
 
 
 def test_q3_who_needs_longer_than_half_a_lock_for_a_record_gets_nothing_ahead(world: Requests) -> None:
@@ -407,14 +513,11 @@ def allowed(request: Request) -> bool:
     return request.repeat.allowed
 
 
-def test_an_idle_fetch_is_not_repeated_once_nobody_waits_or_something_is_to_be_said(world: Requests) -> None:
+def test_an_idle_fetch_is_not_repeated_once_something_is_to_be_said_or_read(world: Requests) -> None:
     world.waits()
     world.hand.advance(500)
     world.answer_fetch(world.fetch())
     request = world.fetch()
-    world.state.unwant(world.now, found=False)
-    assert not allowed(request)
-    world.waits()
     assert allowed(request)
     world.manager.assigned(world.now, {})
     world.hand.turn()

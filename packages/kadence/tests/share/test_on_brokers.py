@@ -15,7 +15,7 @@ from tests.share.holding import held_for
 from kadence import Admin, Broker, NewTopic, Producer, Record, ShareConsumer, TopicPartition
 from kadence.admin import ConfigResource
 from kadence.errors import DisconnectedError, InvalidRecordStateError, NotLeaderError
-from kadence.net import native_heartbeat
+from kadence.net import drain, native_heartbeat
 from kadence.protocol.share_acknowledge import ShareAcknowledgeRequest
 from kadence.protocol.share_fetch import ShareFetchRequest
 from kadence_testing.kafka import Kafka
@@ -197,6 +197,29 @@ def test_a_queue_that_was_idle_goes_on_in_its_session(served: Broker) -> None:
         (record,) = polled(consumer)
         assert (record.value, record.delivery_count) == (b"late", 1)
         assert [error for error in consumer.commit().values() if error is not None] == []
+
+
+@pytest.mark.skipif(not drain.COMPILED, reason="Python alone sends each fetch itself")
+def test_an_idle_loop_of_polls_wakes_no_thread(served: Broker) -> None:
+    """A poll goes on with the fetches of the one before it, and none of them outlasts its poll."""
+    with ShareConsumer(**settings_of(served)) as consumer:
+        consumer.subscribe("t")
+        polled(consumer)
+        consumer.commit()
+        state = consumer._core._shared_state
+        with served.faults.observe(ShareFetchRequest) as fetches:
+
+            def wakes_nobody() -> bool:
+                # On a busy machine an answer may come between two polls.
+                wakes, before = state.wakes, len(fetches)
+                assert not consumer.poll(0.7)
+                assert not consumer.poll(0.7)
+                return state.wakes == wakes and len(fetches) >= before + 2
+
+            until(wakes_nobody, every=0)
+            waits = [message.max_wait_ms for message in fetches.messages]
+        assert any(100 <= wait < 500 for wait in waits), "the last one of a poll"
+        assert max(waits) <= 500
 
 
 def test_q4_records_of_a_leader_that_moved_are_void_and_come_from_the_new_one() -> None:

@@ -137,6 +137,12 @@ cdef extern from "following.h" nogil:
     void kd_expect(kd_bytes *bytes, unsigned int value)
     kd_part kd_next_part(kd_bytes *bytes, const unsigned char *topic_id)
 
+cdef extern from "poll_wait.h" nogil:
+    ctypedef struct kd_poll_wait:
+        pass
+    void kd_poll_wait_init(kd_poll_wait *wait)
+    void kd_poll_wait_set(kd_poll_wait *wait, int64_t until_ms, int64_t count)
+
 cdef extern from "intake.h" nogil:
     enum:
         KD_LENGTH_BYTES
@@ -145,6 +151,8 @@ cdef extern from "intake.h" nogil:
         KD_ENDED
         KD_INTERRUPTED
         KD_CORRELATION_AT
+        KD_EPOCH_BYTES
+        KD_WAIT_BYTES
         KD_EMPTY_MOST
     ctypedef struct kd_again:
         unsigned char *frame
@@ -165,6 +173,10 @@ cdef extern from "intake.h" nogil:
         kd_arrivals *arrivals
         void *owner
         int arrived
+        kd_poll_wait *poll_wait
+        int64_t wanted_count
+        int64_t shortest_ms
+        int64_t longest_ms
     ctypedef struct kd_intake:
         kd_session *session
         unsigned char *room
@@ -201,6 +213,10 @@ cdef class _Target:
 cdef class Flag
 
 @cython.final
+cdef class PollWait:
+    cdef kd_poll_wait _wait
+
+@cython.final
 cdef class Asked:
     cdef kd_asked _asked
     cdef kd_flag _flag
@@ -215,6 +231,7 @@ cdef class Intake:
     cdef object _repeat
     cdef object _leave
     cdef object _follow
+    cdef PollWait _poll_wait
     cdef object _arrivals
     cdef _Target _target
     cdef list _arrived

@@ -149,6 +149,23 @@ class _Target:
         PyBuffer_Release(cython.address(self.view))
 
 
+@cython.final
+@cython.cclass
+class PollWait:
+    """As `kadence.connection.request.PollWait`; the poller reads it without the interpreter."""
+
+    def __cinit__(self) -> None:
+        kd_poll_wait_init(cython.address(self._wait))
+
+    def begin(self, until: int64_t, count: int64_t) -> None:
+        """A poll waits until then (ms) for so many records."""
+        kd_poll_wait_set(cython.address(self._wait), until, count)
+
+    def end(self) -> None:
+        """It is over."""
+        kd_poll_wait_set(cython.address(self._wait), 0, 0)
+
+
 @cython.cclass
 class Intake:
     """Incoming bytes of one connection: read ahead by the `Poller`, taken as frames.
@@ -164,6 +181,7 @@ class Intake:
         self._arrived = []
         self._direct = None
         self._asked = None
+        self._poll_wait = None
         kd_direct_init(cython.address(self._intake.direct))
         self._intake.heard_ms = -1
         self._intake.session = cython.address(session._session)
@@ -269,7 +287,24 @@ class Intake:
         again.sent = again.heard = 0
         PyMem_Free(again.asked)
         again.asked = cython.NULL
+        again.poll_wait = cython.NULL
         self._leave = leave
+
+    def wait_for_poll(
+        self, poll_wait: PollWait, count: int64_t, shortest_ms: int64_t, longest_ms: int64_t
+    ) -> None:
+        """After `send_again`, of a ShareFetch: only while a poll waits for ``count`` records.
+
+        Args:
+            shortest_ms, longest_ms: the broker holds each as long as that poll waits, within these bounds.
+        """
+        again: cython.pointer(kd_again) = cython.address(self._intake.again)
+        if again.frame is cython.NULL or again.epoch_at + KD_EPOCH_BYTES + KD_WAIT_BYTES > again.length:
+            raise ValueError("no frame that could be sent for a poll")
+        # It is kept as long as this is, or until another one takes its place.
+        self._poll_wait = poll_wait
+        again.poll_wait = cython.address(poll_wait._wait)
+        again.wanted_count, again.shortest_ms, again.longest_ms = count, shortest_ms, longest_ms
 
     def follow(self, arrivals: Arrivals, asked: bytes) -> None:
         """After `send_again`: also pass on answers with records, and send the fetch that follows each.

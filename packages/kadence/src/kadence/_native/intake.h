@@ -8,8 +8,9 @@
  * there is read into memory that Python gives (`into`), beginning with what the room holds of it.
  *
  * An idle consumer's fetch is answered with nothing, again and again. Such an answer is known byte for byte, and so is
- * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by. So are small
- * answers with records: the application is woken for them, and the next fetch leaves at once (following.h, arrivals.h).
+ * the request that follows it: both are dealt with here (kd_repeat), and Python hears of it when it comes by. A ShareFetch
+ * goes out for a poll that waits, and waits no longer than that poll (poll_wait.h). Small answers with records are dealt
+ * with here, too: the application is woken for them, and the next fetch leaves at once (following.h, arrivals.h).
  * A request that the application's thread has written by itself is answered to it (direct.h).
  */
 #ifndef KADENCE_INTAKE_H
@@ -25,6 +26,7 @@
 #include "arrivals.h"
 #include "direct.h"
 #include "following.h"
+#include "poll_wait.h"
 #include "session.h"
 
 #define KD_LENGTH_BYTES 4
@@ -39,6 +41,8 @@
 
 #define KD_VERSION_AT 6 /* in a request's frame: length and API key come first */
 #define KD_CORRELATION_AT 8
+#define KD_EPOCH_BYTES 4
+#define KD_WAIT_BYTES 4 /* of a ShareFetch, after its epoch: how long the broker may hold it */
 #define KD_EMPTY_MOST 32 /* bytes of an answer without partitions: 21 in version KD_LAST_KNOWN_LAYOUT */
 #define KD_LAG_MS 500 /* Python counts records no later than this after they came, */
 #define KD_LEAST_ROOM 32768 /* or when there is room for no more than so many bytes of them */
@@ -58,6 +62,8 @@ typedef struct {
     void *owner; /* their owner, for Python */
     int arrived; /* how many came with records since Python counted last, the first of them at first_ms */
     int64_t first_ms;
+    kd_poll_wait *poll_wait; /* it goes out only for a poll of wanted_count records, as long as that waits; NULL: always */
+    int64_t wanted_count, shortest_ms, longest_ms; /* and how long the broker may hold it */
 } kd_again;
 
 typedef struct {
@@ -196,7 +202,8 @@ static int kd_send_again(kd_intake *intake, unsigned char *frame, size_t length)
 static void kd_pass_on(kd_intake *intake) {
     kd_again *again = &intake->again;
     const unsigned char *answer = intake->room + intake->begin;
-    size_t held = intake->end - intake->begin, topics_at = again->epoch_at + 4, head = KD_LENGTH_BYTES + KD_SAME_HEAD;
+    size_t held = intake->end - intake->begin, head = KD_LENGTH_BYTES + KD_SAME_HEAD;
+    size_t topics_at = again->epoch_at + KD_EPOCH_BYTES;
     kd_arrival *arrival = kd_arrivals_room(again->arrivals);
     unsigned char *frame, *kept, *end;
     if (arrival == NULL || held <= head || held > again->room) return;
@@ -228,6 +235,19 @@ static void kd_pass_on(kd_intake *intake) {
     free(kept);
 }
 
+/* Have the broker hold the next fetch no longer than the poll waits for it. True if one does. */
+static int kd_fits_poll(kd_again *again, int64_t now) {
+    int64_t left;
+    if (again->poll_wait == NULL) return 1;
+    left = kd_poll_wait_left(again->poll_wait, now, again->wanted_count);
+    if (left == 0) return 0;
+    if (left < again->shortest_ms) left = again->shortest_ms;
+    if (left > again->longest_ms) left = again->longest_ms;
+    kd_put_number(again->frame + again->epoch_at + KD_EPOCH_BYTES, (uint64_t)left, KD_WAIT_BYTES);
+    again->least_ms = left / 2;
+    return 1;
+}
+
 /* If exactly one answer was read that Python need not know of at once, take it away and send the fetch again. */
 static void kd_repeat(kd_intake *intake) {
     kd_again *again = &intake->again;
@@ -237,7 +257,9 @@ static void kd_repeat(kd_intake *intake) {
     if (intake->session->outbox.unwritten || now >= again->until_ms) return;
     if (held == again->answer_length && memcmp(intake->room + intake->begin, again->answer, held) == 0) {
         /* A broker that does not wait is asked again at Python's pace. */
-        if (now - again->sent_ms >= again->least_ms) kd_send_again(intake, again->frame, again->length);
+        if (now - again->sent_ms >= again->least_ms && kd_fits_poll(again, now)) {
+            kd_send_again(intake, again->frame, again->length);
+        }
     } else if (again->asked != NULL) {
         kd_pass_on(intake);
     }

@@ -27,9 +27,12 @@ __all__ = [
     "Backoff",
     "Completed",
     "ConnectionPurpose",
+    "ForPoll",
     "Loan",
     "Message",
     "NativeHeartbeatPlan",
+    "PlainPollWait",
+    "PollWait",
     "Ranges",
     "Repeat",
     "Request",
@@ -187,6 +190,48 @@ class Arrivals(Protocol):
         ...
 
 
+class PollWait(Protocol):
+    """The poll for which ShareFetches are repeated: how long it waits, and for how many records.
+
+    The application's thread writes it, and the compiled poller reads it without the interpreter. So a poll that follows
+    another one goes on with the fetches of that one, and wakes no thread for it.
+    """
+
+    def begin(self, until: int, count: int) -> None:
+        """A poll waits until then (ms) for so many records."""
+        ...
+
+    def end(self) -> None:
+        """It is over."""
+        ...
+
+
+class PlainPollWait:
+    """Where no fetch is repeated without the interpreter, nobody reads it."""
+
+    __slots__ = ()
+
+    def begin(self, until: int, count: int) -> None:
+        """See `PollWait`."""
+
+    def end(self) -> None:
+        """See `PollWait`."""
+
+
+class ForPoll(NamedTuple):
+    """A ShareFetch is repeated only while a poll waits for so many records.
+
+    Attributes:
+        poll_wait: that poll. records: so many.
+        shortest_ms, longest_ms: the broker is to hold each fetch as long as the poll waits, within these bounds.
+    """
+
+    poll_wait: PollWait
+    records: int
+    shortest_ms: int
+    longest_ms: int
+
+
 class Repeat:
     """Permission to send a fetch again while the broker answers that there is nothing, without its sender each time.
 
@@ -200,9 +245,10 @@ class Repeat:
     Attributes:
         follow: permission for answers with records, too; None: they come to the sender.
         empty: the answer that says there is nothing, for a ShareFetch; None: the request itself says what that is.
+        for_poll: the poll that a ShareFetch is for; None: it goes out as long as ``may`` is true.
     """
 
-    __slots__ = ("_is_withdrawn", "_may", "empty", "follow", "told")
+    __slots__ = ("_is_withdrawn", "_may", "empty", "follow", "for_poll", "told")
 
     def __init__(
         self, may: Callable[[], bool], told: Callable[[int, int, int, Sequence[Arrival]], bool]
@@ -212,6 +258,7 @@ class Repeat:
         self.told = told
         self.follow: Follow | None = None
         self.empty: Any = None
+        self.for_poll: ForPoll | None = None
 
     @property
     def allowed(self) -> bool:

@@ -557,6 +557,8 @@ class Channel:
         least_ms = request.message.max_wait_ms // 2
         intake: Any = stream.intake
         intake.send_again(request.repeat, *connection.again(), now, least_ms, now + _REPEATING_MS)
+        if request.repeat.for_poll is not None:
+            intake.wait_for_poll(*request.repeat.for_poll)
         follow, arrivals = request.repeat.follow, self._poller.arrivals
         if follow is not None and arrivals is not None and connection.follows():
             intake.follow(arrivals, follow.table)

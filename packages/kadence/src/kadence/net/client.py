@@ -27,6 +27,8 @@ from kadence.connection.request import (
     Completed,
     ConnectionPurpose,
     NativeHeartbeatPlan,
+    PlainPollWait,
+    PollWait,
     Request,
 )
 from kadence.errors import (
@@ -39,6 +41,7 @@ from kadence.errors import (
 )
 from kadence.logs import logger
 from kadence.metrics.sensors import NetworkMeters
+from kadence.net import drain
 from kadence.net.arena import ArenaPool
 from kadence.net.channel import Channel, IdleError
 from kadence.net.config import ConnectionConfig
@@ -362,6 +365,11 @@ class NetworkClient:
     def pass_on(self) -> Arrivals | None:
         """Let fetched records go to another thread without the interpreter. None: that is not possible here."""
         return self._poller.pass_on()
+
+    @staticmethod
+    def new_poll_wait() -> PollWait:
+        """For the one application of a share consumer."""
+        return drain.drain.PollWait() if drain.COMPILED else PlainPollWait()
 
     def close(self, timeout_ms: int = 0) -> None:
         """Close every connection; unwritten bytes get ``timeout_ms`` to be sent.

@@ -62,7 +62,7 @@ def network_side(config: ShareConsumerConfig, around: Surroundings) -> tuple[Sha
     measures = ShareMeasures()
     client = around.client(ConnectionConfig.of(config), measures.network)
     measures.held_bytes = client.arenas.held
-    share_state = ShareState(client.wakeup, measures, around.clock, around.wall_ms)
+    share_state = ShareState(client.wakeup, measures, around.clock, around.wall_ms, client.new_poll_wait())
     side = NetworkSide(
         "share consumer", share_state, lambda: _turn(config, around, client, share_state), client.close
     )

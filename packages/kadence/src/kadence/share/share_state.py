@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
 from kadence.clock import Clock, wall_ms
-from kadence.connection.request import Loan
+from kadence.connection.request import Loan, PlainPollWait, PollWait
 from kadence.consumer.client_state import ClientState
 from kadence.errors import KafkaError
 from kadence.share.acknowledgements import Acknowledged, Acquired, TopicIdPartition
@@ -27,6 +27,9 @@ __all__ = ["AcquiredFetch", "Said", "ShareState"]
 
 SHORT_MS: Final = 100
 """A poll of less is over before a fetch that was sent for it can wait for records."""
+
+_MOST: Final = 2**31 - 1
+"""No fetch can ask for more records."""
 
 _FOLLOWED_MS: Final = 1_000
 """So long after a short poll the fetch that it has left may still be sent."""
@@ -126,7 +129,9 @@ class ShareState(ClientState):
         resting: `stop`, or close(), was called: nothing is fetched until a poll waits again (application).
         said: what polls have said of records, which need not leave at once; `look` follows it (application → network).
         looks_soon: the network thread looks there soon by itself (both).
-        repeats: a fetch goes out again and again without the interpreter while a poll waits (network).
+        poll_wait: the poll that waits, for fetches that go out again and again without the interpreter (application).
+        fetches: a fetch is under way at each broker that the next one would go to. A poll wakes nobody for it: what
+            becomes of that fetch says whether another one is sent (network).
         lock_timeout_ms: how long the broker locks records; None: no answer has said (network).
         assignment: what the group has assigned (network).
         wants_results: `AcknowledgementsEnded` are wanted of everything, not of failures alone (application).
@@ -140,12 +145,14 @@ class ShareState(ClientState):
         measures: ShareMeasures | None = None,
         clock: Clock | None = None,
         wall: Callable[[], int] = wall_ms,
+        poll_wait: PollWait | None = None,
     ) -> None:
         super().__init__(wake, measures or ShareMeasures(), clock, wall)
         self.acquired_fetches: deque[AcquiredFetch] = deque()
         self.wanted = self.wanted_until = self.limit = self.short_polls = 0
         self.said: deque[Said] = deque()
-        self.resting = self.repeats = self.looks_soon = False
+        self.resting = self.fetches = self.looks_soon = False
+        self.poll_wait = PlainPollWait() if poll_wait is None else poll_wait
         self.lock_timeout_ms: int | None = None
         self.assignment: frozenset[TopicPartition] = frozenset()
         self.wants_results = False
@@ -157,17 +164,20 @@ class ShareState(ClientState):
 
         Args:
             count: 0: `process` has no room for any, and only waits. Nothing is fetched for that.
-            wakes: wake the network thread; False: what follows does. So what is said goes with the fetch.
+            wakes: wake the network thread, if it has a fetch to send; False: what follows does. So what is said goes
+                with the fetch.
         """
         if not count:
             self.limit = 0
         elif not self.wanted:
             self.resting = False
-            self.wanted_until, self.limit = until, count
+            self.wanted_until, self.limit = until, min(count, _MOST)
             if until - now < SHORT_MS:
                 self.short_polls += 1
             self.wanted = count
-            if wakes:
+            self.poll_wait.begin(until, self.limit)
+            # Last: a fetch that is answered before this look is followed by one for this poll.
+            if wakes and not self.fetches:
                 self.wake()
 
     def unwant(self, now: int, *, found: bool) -> None:
@@ -175,9 +185,8 @@ class ShareState(ClientState):
         if self.wanted:
             self.wanted_until = 0 if found else now + _FOLLOWED_MS
             self.wanted = 0
-            if self.repeats:
-                # What came later would be acquired for nobody.
-                self.wake()
+            # What came later would be acquired for nobody.
+            self.poll_wait.end()
 
     def say(self, said: Said, *, wakes: bool) -> None:
         """Say this of records, none of which is to be renewed. ``wakes``: see `look`."""
@@ -198,6 +207,7 @@ class ShareState(ClientState):
     def rest(self) -> None:
         """Polls return nothing any more: what is fetched would be acquired for nobody. Any thread."""
         self.resting = True
+        self.poll_wait.end()
 
     def took(self, fetch: AcquiredFetch, now: int, count: int) -> None:
         """So many acquired offsets of a fetch were taken from the buffer, to be returned or because they are gaps."""

@@ -76,6 +76,12 @@ class Appetite:
     def lock_ms(self) -> int:
         return self._share_state.lock_timeout_ms or LOCK_MS
 
+    @property
+    def longest_wait_ms(self) -> int:
+        """For how long a broker may hold a fetch."""
+        # Locks are counted from when it leaves.
+        return min(self._config.fetch_max_wait_ms, self.lock_ms // 4)
+
     def limits(self, now: int, node: ShareNode, nodes: Iterable[ShareNode], *, carries: bool) -> Limits | int:
         """What a fetch from this broker may ask for; or when (ms) that must be looked at again.
 
@@ -115,8 +121,7 @@ class Appetite:
         state = self._share_state
         left_ms = state.wanted_until - now if state.wanted else 0
         node.short_polls = state.short_polls
-        # Locks are counted from when the fetch leaves.
-        wait_ms = min(self._config.fetch_max_wait_ms, self.lock_ms // 4, max(left_ms, SHORT_MS))
+        wait_ms = min(self.longest_wait_ms, max(left_ms, SHORT_MS))
         if node.held or carries:
             wait_ms = min(wait_ms, _BESIDE_MS)
         most = self._most

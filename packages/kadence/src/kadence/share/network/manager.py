@@ -21,7 +21,15 @@ from typing import Final
 
 from kadence.client.request_manager import Poll
 from kadence.clock import FOREVER, add_ms
-from kadence.connection.request import Arrival, Backoff, Completed, ConnectionPurpose, Repeat, Request
+from kadence.connection.request import (
+    Arrival,
+    Backoff,
+    Completed,
+    ConnectionPurpose,
+    ForPoll,
+    Repeat,
+    Request,
+)
 from kadence.consumer.events import AddBackgroundEvent
 from kadence.consumer.group.membership import Liveness
 from kadence.errors import KafkaError, LocalError
@@ -40,7 +48,7 @@ from kadence.share.network.native_renewals import WITH_RENEWALS, NativeRenewals
 from kadence.share.network.node import Sent, ShareNode, carried, released
 from kadence.share.network.offsets import Range, count, without
 from kadence.share.network.session import CLOSES, OPENS, acknowledge_topics, fetch_topics, forgotten_topics
-from kadence.share.share_state import AcquiredFetch, ShareState
+from kadence.share.share_state import SHORT_MS, AcquiredFetch, ShareState
 
 __all__ = ["ShareRequestManager"]
 
@@ -50,7 +58,7 @@ _QUIET_MS: Final = (20, 500)
 """The pauses between fetches ahead that bring nothing."""
 _TOGETHER_MS: Final = 20
 """What polls say within so long is sent together."""
-_LEAST_REPEATED_MS: Final = 100
+_LEAST_REPEATED_MS: Final = SHORT_MS
 """A fetch that the broker holds for less is not left to be repeated: there would be many of them at a time."""
 _BATCH_OPTIMIZED, _RECORD_LIMIT = 0, 1
 
@@ -169,6 +177,7 @@ class ShareRequestManager:
         self._divide(now)
         look_at = self._look_at if self._share_state.looks_soon else FOREVER
         if not self._nodes:
+            self._share_state.fetches = True
             return Poll([], look_at)
         wake_at = min(look_at, self._answers.next_retry)
         requests = []
@@ -178,7 +187,6 @@ class ShareRequestManager:
             wake_at = min(wake_at, at)
             if request is not None:
                 requests.append(request)
-            wake_at = min(wake_at, self._repeats_until(now, node))
         # Behind the requests: a call without any time gets one attempt.
         for call in self._acknowledgements.overdue(now):
             self._acknowledgements.give_up(now, call)
@@ -186,6 +194,9 @@ class ShareRequestManager:
                 node.pieces = [piece for piece in node.pieces if piece.call is not call]
         self._acknowledgements.tell(now)
         self.native_renewals.arrange(now, tuple(self._nodes.values()), self._appetite.lock_ms)
+        self._share_state.fetches = all(
+            node.sent is not None and node.sent.asked > 0 for node in self._nodes.values() if node.wants
+        )
         return Poll(requests, min(wake_at, self._acknowledgements.next_deadline))
 
     def _divide(self, now: int) -> None:
@@ -195,6 +206,8 @@ class ShareRequestManager:
         if by == self._divided:
             return
         self._divided = by
+        # First: a poll that begins from here on wakes this thread, for there may be a broker without a fetch.
+        self._share_state.fetches = False
         wants: dict[int, list[TopicIdPartition]] = {}
         for partition, topic_id in self._assignment.items():
             leader = metadata.leader(partition)
@@ -362,33 +375,24 @@ class ShareRequestManager:
         if limits.max_wait_ms >= _LEAST_REPEATED_MS and not (
             plan.joining or plan.leaving or said or node.held
         ):
-            sent.may_repeat = True
             request.repeat = repeat = Repeat(
                 lambda: self._may_repeat(sent), lambda *told: self._repeated(sent, *told)
             )
             repeat.empty = ShareFetchResponse(acquisition_lock_timeout_ms=self._appetite.lock_ms)
+            state, longest_ms = self._share_state, self._appetite.longest_wait_ms
+            repeat.for_poll = ForPoll(state.poll_wait, state.limit, _LEAST_REPEATED_MS, longest_ms)
         return request
 
-    def _repeats_until(self, now: int, node: ShareNode) -> int:
-        """When the fetch under way is to go out no more: it would outlast the poll that waits for it."""
-        sent = node.sent
-        if sent is None or not sent.may_repeat:
-            return FOREVER
-        until = self._share_state.wanted_until - sent.wait_ms
-        sent.may_repeat = now < until
-        return until if sent.may_repeat else FOREVER
-
     def _may_repeat(self, sent: Sent) -> bool:
-        """Whether the next fetch would be the same one if this one brings nothing."""
+        """Whether the next fetch would be the same one if this one brings nothing. The poller sees if a poll waits."""
         node, state = sent.node, self._share_state
-        state.repeats = (
-            sent.may_repeat
-            and node.sent is sent
+        return (
+            node.sent is sent
             and node.wants is sent.fetched
-            and state.wanted > 0
+            # With record_limit another broker has its turn.
+            and not (self._config.limits_records and len(self._nodes) > 1)
             and not (node.pieces or node.closing or state.said or state.application_events)
         )
-        return state.repeats
 
     def _repeated(self, sent: Sent, now: int, count: int, sent_at: int, arrivals: Sequence[Arrival]) -> bool:
         """A fetch went out again so often, the last time at ``sent_at`` (`Repeat.told`)."""
@@ -399,6 +403,8 @@ class ShareRequestManager:
         measures.fetches.throttle_ms.record_alike(sent_at, 0, count)
         node.session.repeated(count)
         node.fetched_at = sent.sent_at = sent_at
+        # The last one may have been held for no longer.
+        sent.wait_ms = _LEAST_REPEATED_MS
         return True
 
     def _send(
@@ -441,7 +447,7 @@ class ShareRequestManager:
             # Of several with one tag, each was sent at its own time.
             sent.sent_at = sent_at
         else:
-            node.sent, self._share_state.repeats = None, False
+            node.sent, self._share_state.fetches = None, False
         try:
             self._answers.answered(now, sent, completed)
         finally:

@@ -27,8 +27,8 @@ class Sent:
     Attributes:
         member_id: in whose session. fetched: the partitions that a fetch reads; None: it is no fetch.
         pieces: what it acknowledges, or renews because the application says so. renewals: what it renews because we do.
-        sent_at: when it left. asked, max_bytes: how many records it asked for, and bytes; 0: none. closes: it is the
-            session's last. may_repeat: the poll that it was sent for goes on for long enough to send it again.
+        sent_at: when it left. asked, max_bytes: how many records it asked for, and bytes; 0: none.
+        wait_ms: for how long the broker may hold it, at least. closes: it is the session's last.
     """
 
     node: ShareNode
@@ -41,7 +41,6 @@ class Sent:
     wait_ms: int = 0
     max_bytes: int = 0
     closes: bool = False
-    may_repeat: bool = False
 
 
 class ShareNode:
