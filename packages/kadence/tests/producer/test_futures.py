@@ -8,13 +8,14 @@ import gc
 import logging
 import threading
 import weakref
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, once_inside
 
 from kadence import Broker, Producer
 from kadence.client.gate import Gate
@@ -23,7 +24,7 @@ from kadence.client.slices import AT_ONCE, Slices, slices_of
 from kadence.errors import InvalidTopicError, KafkaError, KafkaTimeoutError, RecordTooLargeError
 from kadence.producer import like_futures
 from kadence.producer.arrow_delivery import ArrowDelivery, Share
-from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
+from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata, Span
 
 
 @pytest.fixture
@@ -31,26 +32,65 @@ def delivery() -> Delivery:
     return Delivery("t", 3, Gate())
 
 
-def test_offsets_count_from_the_batch(delivery: Delivery) -> None:
+def complete_alone(delivery: Delivery, base_offset: int, log_append_time: int = -1) -> None:
+    """As the thread does that has sent it by itself."""
+    with delivery.gate:
+        assert delivery.written_alone(base_offset, log_append_time)
+
+
+in_both_ways = pytest.mark.parametrize("complete", [Delivery.complete, complete_alone])
+
+
+@in_both_ways
+def test_offsets_count_from_the_batch(delivery: Delivery, complete: Callable[..., None]) -> None:
     futures = [RecordFuture(delivery, index, 70 + index) for index in range(3)]
     assert not futures[0].done()
     assert futures[0].running()
-    delivery.complete(100)
+    complete(delivery, 100)
+    assert delivery.spans(1, 2) == [Span(1, 2, 101, None)]
     assert futures[2].result() == RecordMetadata("t", 3, 102, 72)
     assert futures[2].exception() is None
     assert repr(futures[2]) == "<RecordFuture t-3 offset 102>"
 
 
-def test_log_append_time_replaces_the_records(delivery: Delivery) -> None:
-    delivery.complete(1, 555)
+@in_both_ways
+def test_log_append_time_replaces_the_records(delivery: Delivery, complete: Callable[..., None]) -> None:
+    complete(delivery, 1, 555)
     assert RecordFuture(delivery, 0, 70).result().timestamp == 555
 
 
-def test_offset_unknown(delivery: Delivery) -> None:
-    delivery.complete(-1)
+@in_both_ways
+def test_offset_unknown(delivery: Delivery, complete: Callable[..., None]) -> None:
+    complete(delivery, -1)
     future = RecordFuture(delivery, 2, 70)
     assert future.result().offset == -1
     assert repr(future) == "<RecordFuture t-3 sent>"
+
+
+def test_what_has_a_callback_is_not_completed_alone(delivery: Delivery) -> None:
+    """The thread that sent it would have to call it."""
+    future, called = RecordFuture(delivery, 0, 70), list[RecordFuture]()
+    future.add_done_callback(called.append)
+    with delivery.gate:
+        assert not delivery.written_alone(100, -1)
+    assert not future.done()
+    delivery.complete(200)
+    assert called == [future]
+    assert future.result().offset == 200
+
+
+def test_what_was_completed_alone_calls_back_at_once(delivery: Delivery) -> None:
+    complete_alone(delivery, 100)
+    future, called = RecordFuture(delivery, 0, 70), list[RecordFuture]()
+    future.add_done_callback(called.append)
+    assert called == [future]
+
+
+def test_a_thread_that_waits_sees_what_is_completed_alone(delivery: Delivery) -> None:
+    future = RecordFuture(delivery, 0, 70)
+    completing = once_inside(lambda: complete_alone(delivery, 100))
+    assert future.result(PATIENCE).offset == 100
+    completing.join(PATIENCE)
 
 
 def test_time_runs_out_while_waiting(delivery: Delivery) -> None:
@@ -341,7 +381,7 @@ def test_waits_that_have_ended_leave_nothing(delivery: Delivery) -> None:
         assert not concurrent.futures.wait(pending, timeout=0).done
         with pytest.raises(TimeoutError):
             next(concurrent.futures.as_completed(pending, timeout=0))
-    assert not delivery._callbacks
+    assert not delivery._watchers
     delivery.complete(0)
     assert concurrent.futures.wait(pending, timeout=0).done == {*pending}
 

@@ -13,6 +13,9 @@ cdef extern from "shared.h":
 cdef extern from "wall.h" nogil:
     long long kd_wall_ms()
 
+cdef extern from "pid.h" nogil:
+    long kd_process()
+
 cdef extern from *:
     """
     /* The cycle collector does not look at it: with a callback for each record, or futures in a list, it would go
@@ -25,12 +28,36 @@ cdef extern from *:
     """
     object kd_new(object type, object nothing)
 
+cdef extern from *:
+    """
+    /* Without a call of __init__. */
+    static inline PyObject *kd_made(PyObject *type, PyObject *nothing) {
+        return ((PyTypeObject *)type)->tp_new((PyTypeObject *)type, nothing, NULL);
+    }
+    """
+    object kd_made(object type, object nothing)
+
 cdef class ProduceRequestResult:
     cdef readonly object gate
     cdef readonly bint done
     cdef public bint is_written
+    cdef public int outstanding
+    cdef public str topic
+    cdef public object partition
+    cdef public object expedite
+    cdef public object asked
+    cdef public object direct
+    cdef public list _parts
+    cdef public object _watchers
+    cdef public object _waiters
+    cdef public object _unnotified
     cdef list _callbacks
     cdef object _is_mine
+    cdef long long _base_offset
+    cdef long long _log_append_time
+    cdef object begin(self, str topic, object partition, object gate, object is_mine, object unnotified)
+    cdef bint is_watched(self)
+    cdef bint write_alone(self, long long base_offset, long long log_append_time)
 
 cdef class FutureRecordMetadata:
     cdef readonly object delivery
@@ -43,6 +70,21 @@ cdef class OpenBatch:
     cdef public long long size
     cdef public long long limit
     cdef public bint is_open
+    cdef public bint lingers
+    cdef public object tp
+    cdef public long long created
+    cdef public long long deadline
+    cdef public long long not_before
+    cdef public int first
+    cdef public int attempts
+    cdef public long long producer_id
+    cdef public int epoch
+    cdef public int base_sequence
+    cdef public object encoded
+    cdef public object last_error
+    cdef object begin(
+        self, object tp, long long created, long long deadline, RecordEncoder builder, object delivery, long long limit
+    )
 
 cdef class Sticky:
     cdef public kd_shared_int current
@@ -67,8 +109,19 @@ cdef class FastAppender:
     cdef public long long claimed_bytes
     cdef public bint is_usable
     cdef public bint has_news
-    cdef public object begin
-    cdef public object begun
+    cdef public object now_ms
+    cdef public object direct
+    cdef public object expedite
+    cdef public set incomplete
+    cdef public set unnotified
+    cdef public dict waiting
+    cdef public dict _limits
+    cdef public set _busy
+    cdef long long delivery_timeout_ms
+    cdef long process
+    cdef object delivery_type
+    cdef object builder_type
+    cdef object batch_type
     cdef object acquire
     cdef object release
     cdef object check_entry
@@ -76,6 +129,9 @@ cdef class FastAppender:
     cdef readonly object future_type
     cdef readonly object wall_ms
     cdef readonly bint is_system
+    cdef object holds(self, OpenBatch batch)
+    cdef object lets_go(self, OpenBatch batch)
+    cdef OpenBatch make(self, object tp, long long now)
     cdef object place(
         self, object topic, object value, object key, object partition, object timestamp, object headers, bint is_anywhere
     )

@@ -18,15 +18,29 @@ def system_wall_ms() -> int: ...
 
 class ProduceRequestResult:
     is_written: bool
-    def __init__(self, gate: _Gate) -> None: ...
+    outstanding: int
+    topic: str
+    partition: int
+    expedite: Callable[[Any], None] | None
+    asked: Any
+    direct: Any
+    _parts: list[Any] | None
+    _watchers: dict[Any, None] | None
+    _waiters: dict[Any, dict[Any, None]] | None
+    _unnotified: set[Any]
+    def __init__(
+        self, topic: str, partition: int, gate: _Gate, unnotified: set[Any] | None = None
+    ) -> None: ...
     @property
     def gate(self) -> _Gate: ...
     @property
     def done(self) -> bool: ...
     def add_callback(self, callback: Callable[[Any], object], future: Any) -> bool: ...
     @property
-    def has_record_callbacks(self) -> bool: ...
-    def end_alone(self) -> bool: ...
+    def has_callbacks(self) -> bool: ...
+    @property
+    def alone(self) -> tuple[int, int] | None: ...
+    def written_alone(self, base_offset: int, log_append_time: int) -> bool: ...
     def end(self) -> list[Any]: ...
 
 class FutureRecordMetadata:
@@ -37,6 +51,7 @@ class FutureRecordMetadata:
     def index(self) -> int: ...
     @property
     def timestamp(self) -> int: ...
+    def written(self) -> tuple[str, int, int, int] | None: ...
 
 class OpenBatch:
     builder: RecordEncoder
@@ -44,7 +59,27 @@ class OpenBatch:
     size: int
     limit: int
     is_open: bool
-    def __init__(self, builder: RecordEncoder, delivery: _Delivery, size: int, limit: int) -> None: ...
+    lingers: bool
+    tp: TopicPartition
+    created: int
+    deadline: int
+    not_before: int
+    first: int
+    attempts: int
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    encoded: bytes | memoryview | None
+    last_error: KafkaError | None
+    def __init__(
+        self,
+        tp: TopicPartition,
+        created: int,
+        deadline: int,
+        builder: RecordEncoder,
+        delivery: _Delivery,
+        limit: int,
+    ) -> None: ...
     @property
     def count(self) -> int: ...
 
@@ -80,8 +115,14 @@ class FastAppender:
     claimed_bytes: int
     is_usable: bool
     has_news: bool
-    begin: Callable[[TopicPartition], OpenBatch | None] | None
-    begun: Callable[[Any], None]
+    now_ms: Callable[[], int] | None
+    direct: Any
+    expedite: Callable[[Any], None] | None
+    incomplete: set[Any]
+    unnotified: set[Any]
+    waiting: dict[TopicPartition, Any]
+    _limits: dict[str, int]
+    _busy: set[TopicPartition]
     def __init__(
         self,
         gate: _Gate,
@@ -90,6 +131,10 @@ class FastAppender:
         buffer_memory: int,
         largest: int,
         wall_ms: Callable[[], int],
+        delivery_timeout_ms: int,
+        delivery_type: type[Any],
+        builder_type: type[RecordEncoder],
+        batch_type: type[OpenBatch],
     ) -> None: ...
     @property
     def gate(self) -> _Gate: ...
@@ -109,6 +154,7 @@ class FastAppender:
     def is_system(self) -> bool: ...
     def hold(self, batch: OpenBatch) -> None: ...
     def let_go(self, batch: OpenBatch) -> None: ...
+    def new_batch(self, tp: TopicPartition, now: int) -> Any: ...
     def put(
         self,
         topic: Any,

@@ -9,6 +9,8 @@ from kadence._native.shared import MOST_HEADERS, failed, made_bytes
 from kadence.errors import KafkaError
 from kadence.errors.local import AnswerPendingError
 
+FOREVER = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
+BATCH_OVERHEAD = cython.declare(cython.longlong, 61)
 RECORD_OVERHEAD = cython.declare(cython.longlong, 21)
 HEADER_OVERHEAD = cython.declare(cython.longlong, 10)
 
@@ -36,45 +38,90 @@ class ProduceRequestResult:
 
     Attributes:
         gate: the producer's lock. done: whether all are decided. is_written: whether all are in the log.
+        topic, partition: of the batch. direct: see `FastAppender`.
+        outstanding: the number of undecided parts.
+        expedite: called with it under the gate, once, when somebody waits for it; None where that changes nothing.
+        asked: its request, while no thread but one of the application has it; else None. Under the gate.
 
     With the interpreter's lock no other thread runs in the middle of a method.
     """
 
-    def __init__(self, gate):
+    def __init__(self, topic: str, partition, gate, unnotified: set | None = None):
+        self.begin(topic, partition, gate, gate._is_owned, set() if unnotified is None else unnotified)
+
+    @cython.cfunc
+    def begin(self, topic: str, partition: object, gate: object, is_mine: object, unnotified: object) -> object:
+        """As ``__init__``. Lists of what most results never have are made when they are needed."""
+        self.topic = topic
+        self.partition = partition
         self.gate = gate
-        self._is_mine = gate._is_owned
-        self._callbacks = []
+        self._is_mine = is_mine
+        self._unnotified = unnotified
+        self.outstanding = 1
+        return None
 
     def add_callback(self, callback, future) -> bool:
         """Keep a callback of a record's future for `end`. False: that has come already. Any thread."""
         if not self.done and self._is_mine():
             self.gate.check_entry()
+        # Before the look: it may let another thread in.
+        first: list = [] if self._callbacks is None else None
         with cython.critical_section(self):
             if self.done:
                 return False
+            if self._callbacks is None:
+                self._callbacks = first
             self._callbacks.append(callback)
             self._callbacks.append(future)
             return True
 
     @property
-    def has_record_callbacks(self) -> bool:
-        """True if `end` has something to give."""
-        return len(self._callbacks) > 0
+    def has_callbacks(self) -> bool:
+        """True if something is to be called, or a task woken, once it is decided. Under the gate."""
+        return self.is_watched()
 
-    def end_alone(self) -> bool:
-        """As `end`, where that has nothing to give. False: it has, and nothing was changed."""
-        with cython.critical_section(self):
-            if len(self._callbacks) > 0:
-                return False
-            self.done = True
+    @cython.cfunc
+    def is_watched(self) -> cython.bint:
+        if self._callbacks is not None and len(self._callbacks) > 0:
             return True
+        # Dictionaries, or None: their truth runs no code.
+        return True if self._watchers or self._waiters else False  # noqa: SIM210 - this makes no object
+
+    def written_alone(self, base_offset: cython.longlong, log_append_time: cython.longlong) -> bool:
+        """All records are in the log, by one answer. Under the gate.
+
+        False, and nothing was changed: `end` has something to give.
+        """
+        return self.write_alone(base_offset, log_append_time)
+
+    @cython.cfunc
+    def write_alone(self, base_offset: cython.longlong, log_append_time: cython.longlong) -> cython.bint:
+        with cython.critical_section(self):
+            if self._callbacks is not None and len(self._callbacks) > 0:
+                return False
+            self._base_offset = base_offset
+            self._log_append_time = log_append_time
+            self._parts = None
+            self.outstanding = 0
+            self.is_written = True
+            self.done = True
+        self.gate.notify_all()
+        return True
+
+    @property
+    def alone(self) -> tuple | None:
+        """The arguments of `written_alone`, which has decided it; else None."""
+        if self.done and self.is_written and self._parts is None:
+            return self._base_offset, self._log_append_time
+        return None
 
     def end(self) -> list:
         """All are decided. Returns each callback and its future, one behind the other."""
+        nothing: list = []
         with cython.critical_section(self):
-            callbacks: list = self._callbacks
+            callbacks: list = nothing if self._callbacks is None else self._callbacks
             self.done = True
-            self._callbacks = []
+            self._callbacks = None
             return callbacks
 
 
@@ -104,23 +151,72 @@ class FutureRecordMetadata:
         self.index = index
         self.timestamp = timestamp
 
+    def written(self) -> tuple | None:
+        """Topic, partition, offset and time of the record, if one answer wrote all of its batch; else None."""
+        result: ProduceRequestResult = self.delivery
+        if not result.done or not result.is_written or result._parts is not None:
+            return None
+        offset: cython.longlong = result._base_offset
+        when: cython.longlong = result._log_append_time
+        return (
+            result.topic,
+            result.partition,
+            offset if offset < 0 else offset + self.index,
+            self.timestamp if when < 0 else when,
+        )
+
 
 @cython.cclass
 class OpenBatch:
-    """A batch, as the code that adds records sees it.
+    """A batch, as the code that adds records sees it, and what becomes of it.
 
     Attributes:
         builder: its records, encoded. delivery: what their futures wait for. size: estimated uncompressed bytes.
         limit: the size up to which it takes records.
         is_open: whether it takes more records; never again once it was taken to be sent.
+        tp: its partition. first: index of its first record in the delivery; above 0 for a later piece of a batch that
+            was split.
+        created: when its first record came. deadline: when it fails.
+        attempts: how often it was sent. not_before: earliest time of the next attempt.
+        producer_id, epoch, base_sequence: its identity at the broker once it has one; -1 before.
+        encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised. Uncompressed they lie
+            in the memory of the builder.
+        last_error: the error of the last attempt.
+        lingers: whether it waits for more records before it is sent for the first time.
     """
 
-    def __init__(self, builder: RecordEncoder, delivery, size: cython.longlong, limit: cython.longlong):
+    def __init__(
+        self,
+        tp,
+        created: cython.longlong,
+        deadline: cython.longlong,
+        builder: RecordEncoder,
+        delivery,
+        limit: cython.longlong,
+    ):
+        self.begin(tp, created, deadline, builder, delivery, limit)
+
+    @cython.cfunc
+    def begin(
+        self,
+        tp: object,
+        created: cython.longlong,
+        deadline: cython.longlong,
+        builder: RecordEncoder,
+        delivery: object,
+        limit: cython.longlong,
+    ) -> object:
+        """As ``__init__``."""
+        self.tp = tp
+        self.created = created
+        self.deadline = deadline
         self.builder = builder
         self.delivery = delivery
-        self.size = size
+        self.size = BATCH_OVERHEAD
         self.limit = limit
-        self.is_open = True
+        self.is_open = self.lingers = True
+        self.producer_id = self.epoch = self.base_sequence = -1
+        return None
 
     @property
     def count(self) -> int:
@@ -176,8 +272,16 @@ class FastAppender:
             no other gets them. is_usable: False once the producer is closed, failed or forked.
         has_news: a batch was begun, and nobody has woken the network thread since. A signal may have come in between, so
             the next record does it, by the long way.
-        begin: makes the batch of a partition; None where that is for the long way. begun: called with it once it has its
-            first record, to send it sooner or later. Both under the gate.
+        now_ms: the clock of batches; None where they are begun on the long way.
+        direct: sends batches on the thread that appends or awaits them (`DirectSends`); None: the network thread sends
+            all.
+        expedite: see `ProduceRequestResult`.
+        incomplete: every batch whose delivery is undecided, sent or not.
+        unnotified: deliveries of decided batches whose futures may not be resolved yet, or whose callbacks have not all
+            run.
+        waiting: batches that were never sent, by partition, oldest first. A partition without any is not here.
+        _limits: the batch size for topics whose brokers have refused larger batches.
+        _busy: partitions whose last batch was not small: the next gets its memory at once, and need not grow.
     """
 
     def __init__(
@@ -188,6 +292,10 @@ class FastAppender:
         buffer_memory: cython.longlong,
         largest: cython.longlong,
         wall_ms,
+        delivery_timeout_ms: cython.longlong,
+        delivery_type,
+        builder_type,
+        batch_type,
     ):
         self.gate = gate
         self.acquire = gate.acquire
@@ -199,6 +307,16 @@ class FastAppender:
         # One clock for all records, also for those that go the long way while a test has stopped Python's.
         self.wall_ms = system_wall_ms if self.is_system else wall_ms
         self.places = {}
+        self.incomplete = set()
+        self.unnotified = set()
+        self.waiting = {}
+        self._limits = {}
+        self._busy = set()
+        self.delivery_timeout_ms = delivery_timeout_ms
+        self.delivery_type = delivery_type
+        self.builder_type = builder_type
+        self.batch_type = batch_type
+        self.process = kd_process()
         self.batch_size = batch_size
         self.buffer_memory = buffer_memory
         self.largest = largest
@@ -206,17 +324,50 @@ class FastAppender:
 
     def hold(self, batch: OpenBatch) -> None:
         """A batch is undecided: count its memory, once, in a step that no signal handler interrupts. Under the gate."""
-        incomplete: set = cython.cast(object, self).incomplete
-        if batch not in incomplete:
-            incomplete.add(batch)
+        self.holds(batch)
+
+    @cython.cfunc
+    def holds(self, batch: OpenBatch) -> object:
+        if batch not in self.incomplete:
+            self.incomplete.add(batch)
             self.used_bytes += batch.size
+        return None
 
     def let_go(self, batch: OpenBatch) -> None:
         """A batch is decided: free its memory, likewise."""
-        incomplete: set = cython.cast(object, self).incomplete
-        if batch in incomplete:
-            incomplete.discard(batch)
+        self.lets_go(batch)
+
+    @cython.cfunc
+    def lets_go(self, batch: OpenBatch) -> object:
+        if batch in self.incomplete:
+            self.incomplete.discard(batch)
             self.used_bytes -= batch.size
+        return None
+
+    def new_batch(self, tp, now: cython.longlong) -> OpenBatch:
+        """An empty batch of a partition."""
+        return self.make(tp, now)
+
+    @cython.cfunc
+    def make(self, tp: object, now: cython.longlong) -> OpenBatch:
+        topic: object = cython.cast(tuple, tp)[0]
+        limit: cython.longlong = self.batch_size
+        deadline: cython.longlong = FOREVER
+        result: ProduceRequestResult = kd_made(self.delivery_type, ())
+        result.begin(topic, cython.cast(tuple, tp)[1], self.gate, self.is_mine, self.unnotified)
+        result.direct = self.direct
+        result.expedite = self.expedite
+        builder: RecordEncoder = kd_made(self.builder_type, ())
+        if self._limits:
+            limit = self._limits.get(topic, limit)
+        if self._busy and tp in self._busy:
+            builder.reserve(limit)
+        # As `add_ms`.
+        if self.delivery_timeout_ms < FOREVER - now:
+            deadline = now + self.delivery_timeout_ms
+        batch: OpenBatch = kd_made(self.batch_type, ())
+        batch.begin(tp, now, deadline, builder, result, limit)
+        return batch
 
     def put(self, topic, value, key, partition, timestamp, headers=()) -> object:
         """Add a record to the batch that its partition is filling, and give its future.
@@ -385,14 +536,14 @@ class FastAppender:
         future: FutureRecordMetadata,
     ) -> object:
         """As `add`, into a batch that is begun for the record."""
-        if self.begin is None or not self.is_usable or self.claimed_bytes:
+        if self.now_ms is None or not self.is_usable or self.claimed_bytes:
             return None
         if size >= self.batch_size or self.used_bytes + size > self.buffer_memory:
             return None
-        made = self.begin(place.partitions[number])
-        if made is None:
+        # Python's fork hooks do not run when a C library forks.
+        if kd_process() != self.process:
             return None
-        batch: OpenBatch = made
+        batch: OpenBatch = self.make(place.partitions[number], self.now_ms())
         if batch.size + size >= batch.limit:
             return None
         if headers:
@@ -403,7 +554,10 @@ class FastAppender:
         future.delivery = batch.delivery
         future.index = 0
         future.timestamp = when
-        self.begun(batch)
+        if self.direct is None or not self.direct.send_first(batch):
+            accumulator: object = self
+            accumulator.queue(batch)
+            accumulator.announce()
         return future
 
 

@@ -33,4 +33,5 @@ cdef class _View:
 
 cdef class RecordEncoder:
     cdef kd_frame frame
+    cdef public object packed
     cdef void _append(self, long long timestamp, object key, object value, object headers) except *

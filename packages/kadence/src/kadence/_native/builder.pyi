@@ -3,6 +3,7 @@ from collections.abc import Iterable
 from typing_extensions import Buffer
 
 class RecordEncoder:
+    packed: tuple[str, int | None, int, bytes] | None
     @property
     def count(self) -> int: ...
     @property

@@ -56,15 +56,19 @@ def _point(
     return held
 
 
+@cython.no_gc
 @cython.cclass
 class RecordEncoder:
     """Records of one batch under construction, uncompressed.
+
+    The cycle collector does not look at it: it refers to text, numbers and bytes alone.
 
     Attributes:
         count: records so far.
         size: bytes of the batch if it were sealed now without compression, header included.
         base_timestamp: timestamp of the first record (ms), -1 before it.
         max_timestamp: the latest timestamp (ms), -1 before the first record.
+        packed: the records compressed, with what they were compressed with and their number; None before.
     """
 
     def __cinit__(self):

@@ -224,6 +224,9 @@ cdef class Asked:
     cdef object _request
     cdef object _keeper
     cdef object _raise(self)
+    cpdef bint enter(self, int fd=*, object keeper=*)
+    cpdef object wait(self, object seconds)
+    cpdef object leave(self)
 
 cdef class Intake:
     cdef kd_intake _intake

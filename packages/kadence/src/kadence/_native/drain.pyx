@@ -535,7 +535,8 @@ class Asked:
         outcome: cython.int = kd_direct_outcome(cython.address(self._asked))
         return outcome == KD_DIRECT_WAITING or outcome == KD_DIRECT_UNAWAITED
 
-    def enter(self, fd: cython.int = -1, keeper: object = None) -> bool:
+    @cython.ccall
+    def enter(self, fd: cython.int = -1, keeper: object = None) -> cython.bint:
         """Wait for the plain answer from now on. False: that is not possible any more, or another thread does.
 
         Args:
@@ -550,13 +551,16 @@ class Asked:
         kd_flag_enter(cython.address(self._flag))
         return kd_direct_await(cython.address(self._asked)) != 0
 
-    def wait(self, seconds: object) -> None:
+    @cython.ccall
+    def wait(self, seconds: object) -> object:
         """Sleep until it comes, or the network thread has taken the request over."""
-        _wait(cython.address(self._flag), seconds)
+        return _wait(cython.address(self._flag), seconds)
 
-    def leave(self) -> None:
+    @cython.ccall
+    def leave(self) -> object:
         """Wait no more. If `is_answered` is False after this the network thread gets the answer."""
         kd_direct_forsake(cython.address(self._asked))
+        return None
 
     @cython.cfunc
     def _raise(self) -> object:

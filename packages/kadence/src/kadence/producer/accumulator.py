@@ -30,64 +30,17 @@ _log = logger("kadence.producer")
 
 Header = tuple[str, bytes | None]
 
-_BATCH_OVERHEAD = 61
 _REBUILD_ABOVE: Final = 64
 """A heap of so many entries is rebuilt when most of them belong to batches that are gone."""
 
 
 class Batch(OpenBatch):
-    """Consecutive records of one partition that are sent together.
+    """Consecutive records of one partition that are sent together."""
 
-    Attributes:
-        first: index of its first record in the delivery; above 0 for a later piece of a batch that was split.
-        created: when its first record came. deadline: when it fails.
-        attempts: how often it was sent. not_before: earliest time of the next attempt.
-        producer_id, epoch, base_sequence: its identity at the broker once it has one; -1 before.
-        encoded: its bytes, kept for retries: a repeated batch must be the same to be recognised. Uncompressed they lie
-            in the memory of the builder.
-        last_error: the error of the last attempt.
-        lingers: whether it waits for more records before it is sent for the first time.
-    """
+    __slots__ = ()
 
-    __slots__ = (
-        "attempts",
-        "base_sequence",
-        "created",
-        "deadline",
-        "encoded",
-        "epoch",
-        "first",
-        "last_error",
-        "lingers",
-        "not_before",
-        "producer_id",
-        "tp",
-    )
-
+    # Of the base class, here with its type.
     builder: BatchBuilder
-
-    def __init__(
-        self,
-        tp: TopicPartition,
-        created: int,
-        deadline: int,
-        builder: BatchBuilder,
-        delivery: Delivery,
-        limit: int,
-    ) -> None:
-        super().__init__(builder, delivery, _BATCH_OVERHEAD, limit)
-        self.tp = tp
-        self.created = created
-        self.deadline = deadline
-        self.first = 0
-        self.attempts = 0
-        self.not_before = 0
-        self.producer_id = -1
-        self.epoch = -1
-        self.base_sequence = -1
-        self.encoded: bytes | memoryview | None = None
-        self.last_error: KafkaError | None = None
-        self.lingers = True
 
     def __repr__(self) -> str:
         return (
@@ -104,6 +57,12 @@ class Accumulator(FastAppender):
         largest: most bytes of one record. wall_ms: the time of records that have none.
     """
 
+    # Of the base class, here with their types.
+    direct: DirectSends | None
+    incomplete: set[Batch]
+    unnotified: set[Delivery]
+    waiting: dict[TopicPartition, deque[Batch]]
+
     def __init__(
         self,
         *,
@@ -115,11 +74,21 @@ class Accumulator(FastAppender):
         largest: int = 2**31 - 1,
         wall_ms: Callable[[], int] = wall_ms,
     ) -> None:
-        super().__init__(gate, RecordFuture, batch_size, buffer_memory, min(largest, buffer_memory), wall_ms)
+        super().__init__(
+            gate,
+            RecordFuture,
+            batch_size,
+            buffer_memory,
+            min(largest, buffer_memory),
+            wall_ms,
+            delivery_timeout_ms,
+            Delivery,
+            BatchBuilder,
+            Batch,
+        )
         self._linger_ms = linger_ms
-        self._delivery_timeout_ms = delivery_timeout_ms
-        self.waiting: dict[TopicPartition, deque[Batch]] = {}
-        """Batches that were never sent, by partition, oldest first. A partition without any is not here."""
+        if linger_ms:
+            self.expedite = self._expedite
         self._ready: dict[TopicPartition, None] = {}
         """Of those partitions, the ones whose oldest batch is full or has lingered. The others are not visited: there
         may be thousands."""
@@ -127,14 +96,6 @@ class Accumulator(FastAppender):
         """A heap for the others: (end of the oldest batch's linger, serial number, partition). It also has entries of
         batches that are gone."""
         self._serial = 0
-        self.incomplete: set[Batch] = set()
-        """Every batch whose delivery is undecided, sent or not."""
-        self.unnotified: set[Delivery] = set()
-        """Deliveries of decided batches whose futures may not be resolved yet, or whose callbacks have not all run."""
-        self._limits: dict[str, int] = {}
-        """The batch size for topics whose brokers have refused larger batches."""
-        self._busy: set[TopicPartition] = set()
-        """Partitions whose last batch was not small: the next gets its memory at once, and need not grow."""
         self.blocked = 0
         """The number of callers that wait for memory. While there are any, batches do not linger."""
         self.flushing = 0
@@ -144,8 +105,12 @@ class Accumulator(FastAppender):
         self.wakeup: Callable[[], None] = lambda: None
         """Wakes the network thread."""
         self.measures = Measures()
-        self.direct: DirectSends | None = None
-        """Sends batches on the thread that appends or awaits them; None: the network thread sends all (network)."""
+
+    def send_by(self, direct: DirectSends) -> None:
+        """Batches may be sent on the thread that appends or awaits them. Before the first one."""
+        self.direct = direct
+        if not self._linger_ms:
+            self.expedite = direct.awaited
 
     def has_room(self, size: int) -> bool:
         """True if a record of ``size`` bytes fits. The first record always does, or it could never be sent."""
@@ -204,20 +169,6 @@ class Accumulator(FastAppender):
         else:
             self._fill(last)
         return last, is_new
-
-    def new_batch(self, tp: TopicPartition, now: int) -> Batch:
-        """An empty batch, for `queue`."""
-        delivery = Delivery(tp.topic, tp.partition, self.gate, self.unnotified)
-        delivery.direct = self.direct
-        if self._linger_ms:
-            delivery.expedite = self._expedite
-        elif self.direct is not None:
-            delivery.expedite = self.direct.awaited
-        builder = BatchBuilder()
-        limit = self._limits.get(tp.topic, self.batch_size)
-        if tp in self._busy:
-            builder.reserve(limit)
-        return Batch(tp, now, add_ms(now, self._delivery_timeout_ms), builder, delivery, limit)
 
     def queue(self, batch: Batch) -> None:
         """A batch was begun, behind the others of its partition."""

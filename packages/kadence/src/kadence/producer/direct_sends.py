@@ -19,16 +19,15 @@ from struct import Struct
 from typing import Final
 
 from kadence._native.drain import Asked
-from kadence._native.sends import SendForm, found_in
+from kadence._native.sends import SOON, AwaitedSends, SendForm, found_in
 from kadence.client.loop_gate import LoopGate
 from kadence.client.network_thread import NetworkClientDelegate
 from kadence.clock import Clock
-from kadence.connection.cluster import Cluster
 from kadence.connection.request import Request
 from kadence.errors import UnsupportedVersionError
 from kadence.net.direct import DirectWay
 from kadence.producer.accumulator import Accumulator, Batch
-from kadence.producer.futures import Delivery
+from kadence.producer.futures import Delivery, deciding
 from kadence.producer.sender import Sender
 from kadence.producer.sequences import PartitionDelivery
 from kadence.producer.topics import Topics
@@ -47,9 +46,6 @@ __all__ = ["DirectSends"]
 _IN_USE_MS: Final = 10_000
 """So long after a program waited for a batch alone the ways stay open. Open ones are looked at twice a second."""
 
-_SOON: Final = 0.1
-"""A thread waits so long (s) for a plain answer before the network thread takes the request over."""
-
 _FLEXIBLE: Final = 9
 """The first version whose lengths `SendForm` writes."""
 
@@ -59,20 +55,11 @@ _MARKS: Final = (0x6B61_6465_6E63_6521, 0x5EED_F00D_5EED_F00D, 0x0123_4567_89AB_
 """An offset, a time and a start of the log that show where they stand."""
 
 
-class _Sums:
-    """Batches of a topic that were answered, and not counted yet."""
-
-    __slots__ = ("batches", "nbytes", "records")
-
-    def __init__(self) -> None:
-        self.batches = self.records = self.nbytes = 0
-
-
-class DirectSends:
+class DirectSends(AwaitedSends):
     """See the top of the file.
 
-    `send_first`, `send_awaited`, `awaited`, `wait` and `settle` are for the application's threads, the rest for the
-    network thread.
+    `send_first`, `send_awaited`, `awaited`, `await_answer` and `wait` are for the application's threads, the rest for
+    the network thread.
 
     Args:
         is_closing: whether the producer is to end.
@@ -87,34 +74,19 @@ class DirectSends:
         clock: Clock,
         is_closing: Callable[[], bool],
     ) -> None:
+        super().__init__(accumulator, topics, deciding, isinstance(accumulator.gate, LoopGate))
         self.is_watched = True
-        self._accumulator = accumulator
-        self._gate = accumulator.gate
-        self._topics = topics
         self._sender = sender
         self._delegate = delegate
         self._clock = clock
         self._is_closing = is_closing
-        self._ways: dict[int, DirectWay] = {}
-        # The rest is changed under the gate.
-        self._forms: dict[TopicPartition, tuple[DirectWay, SendForm | None]] = {}
-        self._forms_of: Cluster | None = None
-        self._under_way: Batch | None = None
-        self._is_expected = False
         self._in_use_until = -1
-        self._sums: dict[str, _Sums] = {}
 
     # -- application
 
-    def send_first(self, batch: Batch) -> bool:
-        """Send a batch that was just begun, if the program is expected to wait for it. Under the gate."""
-        accumulator, gate = self._accumulator, self._gate
-        if not self._is_expected or accumulator.incomplete or accumulator.waiting:
-            # What only waits, a signal has kept from being counted: it is sent first.
-            return False
-        self._is_expected = False
-        if not isinstance(gate, LoopGate):
-            return self._send(batch)
+    def _send_first_on_loop(self, batch: Batch) -> bool:
+        """As `send_first`, where tasks wait. Under the gate."""
+        gate, accumulator = self._gate, self._accumulator
         form = self._form(batch.tp)
         if form is None:
             return False
@@ -173,26 +145,6 @@ class DirectSends:
         self._is_expected = len(incomplete) == 1 and all(
             each.delivery is delivery and (each.count == 1 or not is_single) for each in incomplete
         )
-
-    def _send(self, batch: Batch) -> bool:
-        if self._under_way is not None:
-            # A signal kept a thread from deciding that one, and it would be forgotten. The network thread decides it.
-            return False
-        form = self._form(batch.tp)
-        asked = None if form is None else form.send(batch)
-        if asked is None:
-            return False
-        # In this order: whoever waits for its answer decides what is under way.
-        self._under_way = batch
-        batch.delivery.asked = asked
-        self._went_out(batch)
-        return True
-
-    def _went_out(self, batch: Batch) -> None:
-        """It is out: count its memory, once. Under the gate."""
-        batch.delivery.expedite = None
-        if not batch.delivery.done:
-            self._accumulator.hold(batch)
 
     def _out_of_line(self, batch: Batch) -> None:
         """It does not wait to be sent any more. Under the gate."""
@@ -254,59 +206,17 @@ class DirectSends:
         )
 
     def wait(self, delivery: Delivery, asked: Asked, seconds: float | None) -> float | None:
-        """Wait a moment for the plain answer to a batch, which is then decided. Without the gate.
-
-        If it is not, the network thread decides it as any other.
+        """As `await_answer`, but no longer than usual.
 
         Returns:
             The rest of ``seconds``.
         """
-        if not asked.enter():
-            if asked.is_answered:
-                # A signal has kept the thread that waited before from deciding it.
-                self.settle(delivery, asked)
-            return seconds
+        if seconds is None:
+            self.await_answer(delivery, asked, SOON)
+            return None
         began = self._clock.now_ms()
-        try:
-            asked.wait(_SOON if seconds is None else min(_SOON, seconds))
-        finally:
-            asked.leave()
-            if asked.is_answered:
-                self.settle(delivery, asked)
-        if asked.is_waiting:
-            self._accumulator.wakeup()
-        return None if seconds is None else max(seconds - (self._clock.now_ms() - began) / 1000, 0)
-
-    def settle(self, delivery: Delivery, asked: Asked) -> None:
-        """The plain answer has come: decide the batch, unless callbacks are to run, which the network thread does."""
-        with self._gate:
-            batch = self._under_way
-            if batch is None or batch.delivery is not delivery:
-                return
-            if delivery.has_callbacks:
-                self._accumulator.wakeup()
-                return
-            self._accumulator.let_go(batch)
-            if not delivery.done and not delivery.written_alone(*found_in(asked)):
-                # A callback was added meanwhile, which takes no lock.
-                self._accumulator.wakeup()
-                return
-            self._ended(batch)
-
-    def _ended(self, batch: Batch) -> None:
-        """It is decided. If a signal ends this thread's work before this, the network thread does it.
-
-        Under the gate.
-        """
-        self._out_of_line(batch)
-        self._under_way = batch.delivery.asked = None
-        self._is_expected = not self._accumulator.incomplete
-        sums = self._sums.get(batch.tp.topic)
-        if sums is None:
-            sums = self._sums[batch.tp.topic] = _Sums()
-        sums.batches += 1
-        sums.records += batch.count
-        sums.nbytes += batch.builder.size
+        self.await_answer(delivery, asked, min(SOON, seconds))
+        return max(seconds - (self._clock.now_ms() - began) / 1000, 0)
 
     # -- network thread
 

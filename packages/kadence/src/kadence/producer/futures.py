@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -41,23 +41,36 @@ __all__ = [
     "call",
     "check_may_wait",
     "decides",
+    "deciding",
     "runs_callbacks",
 ]
 
 _log = logger("kadence.producer")
 
-_here = threading.local()
+
+class _Deciding(threading.local):
+    """The producer whose deliveries this thread decides.
+
+    Attributes:
+        gate: its lock; None: there is none. process: that of the thread.
+    """
+
+    gate: Gate | None = None
+    process: ThisProcess
+
+
+deciding = _Deciding()
 
 
 def decides(gate: Gate) -> None:
     """Mark this thread as the one that decides the deliveries of the producer with this lock and runs callbacks."""
-    _here.gate = gate
-    _here.process = ThisProcess()
+    deciding.gate = gate
+    deciding.process = ThisProcess()
 
 
 def runs_callbacks(gate: Gate) -> bool:
     """True if this is that thread, so that the caller is a callback."""
-    return getattr(_here, "gate", None) is gate
+    return deciding.gate is gate
 
 
 def check_may_wait(gate: Gate) -> None:
@@ -89,6 +102,10 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+
+
+_new: Final[Callable[[type[RecordMetadata], Iterable[Any]], RecordMetadata]] = tuple.__new__
+"""`RecordMetadata._make`, which would be a step in Python."""
 
 
 class _Part(NamedTuple):
@@ -128,43 +145,20 @@ class Delivery(ProduceRequestResult):
         gate: notified on completion; shared by all deliveries of a producer, so that waiting costs nothing
             until somebody waits.
         unnotified: contains it from the end of the batch until its callbacks have run (`Accumulator.unnotified`).
-
-    Attributes:
-        asked: its request, while no thread but one of the application has it; else None. Under the gate.
-        direct: waits for that.
     """
 
-    __slots__ = (
-        "_callbacks",
-        "_parts",
-        "_unnotified",
-        "_waiters",
-        "asked",
-        "direct",
-        "expedite",
-        "outstanding",
-        "partition",
-        "topic",
-    )
+    __slots__ = ()
 
-    def __init__(
-        self, topic: str, partition: int, gate: Gate, unnotified: set[Delivery] | None = None
-    ) -> None:
-        super().__init__(gate)
-        self.topic: str = topic
-        self.partition: int = partition
-        self._unnotified: set[Delivery] = set() if unnotified is None else unnotified
-        self.outstanding: int = 1
-        """The number of undecided parts."""
-        self.expedite: Callable[[Delivery], None] | None = None
-        """Called under the gate, once, when somebody waits for it; None where that changes nothing."""
-        self.asked: Asked | None = None
-        self.direct: DirectSends | None = None
-        self._parts: list[_Part] = []
-        self._callbacks: dict[tuple[Callable[[Any], object], Any], None] = {}
-        """Callbacks, each with its future."""
-        self._waiters: dict[Slices, dict[asyncio.Future[None], None]] | None = None
-        """The asyncio futures that tasks await, by loop; each loop is woken once."""
+    # Of the base class, here with their types:
+    asked: Asked | None
+    direct: DirectSends | None
+    expedite: Callable[[Delivery], None] | None
+    _parts: list[_Part] | None
+    _watchers: dict[tuple[Callable[[Any], object], Any], None] | None
+    """Callbacks, each with its future."""
+    _waiters: dict[Slices, dict[asyncio.Future[None], None]] | None
+    """The asyncio futures that tasks await, by loop; each loop is woken once."""
+    _unnotified: set[Delivery]
 
     def awaited(self) -> None:
         """Somebody waits for it: the batch need not linger where the producer has nothing else to send. Any thread."""
@@ -175,27 +169,9 @@ class Delivery(ProduceRequestResult):
                     expedite(self)
 
     @property
-    def has_callbacks(self) -> bool:
-        """True if something is to be called, or a task woken, once it is decided. Under the gate."""
-        return bool(self._callbacks or self._waiters or self.has_record_callbacks)
-
-    @property
     def has_watchers(self) -> bool:
         """True if other code than the program's is to be called, of its own thread. Under the gate."""
-        return bool(self._callbacks)
-
-    def written_alone(self, base_offset: int, log_append_time: int) -> bool:
-        """As `complete`, of all records at once. False: there is something to call now. Under the gate.
-
-        A signal may end it at any point; `complete_anew` makes it whole, also after False.
-        """
-        self._parts = [_Part(0, base_offset, log_append_time, None, _NO_ERRORS)]
-        self.is_written = True
-        if not self.end_alone():
-            return False
-        self.outstanding = 0
-        self.gate.notify_all()
-        return True
+        return bool(self._watchers)
 
     def complete_anew(self, base_offset: int, log_append_time: int, *, here: Slices | None = None) -> None:
         """As `complete`, of all records at once, and perhaps for the second time."""
@@ -205,7 +181,7 @@ class Delivery(ProduceRequestResult):
                 self.gate.notify_all()
             self._wake_waiters(here)
             return
-        self._parts = []
+        self._parts = None
         self.outstanding = 1
         self.complete(base_offset, log_append_time, here=here)
 
@@ -227,14 +203,13 @@ class Delivery(ProduceRequestResult):
 
     def _decide(self, part: _Part, here: Slices | None = None) -> None:
         with self.gate:
-            self._parts.append(part)
-            self._parts.sort(key=lambda part: part.first)
+            parts = self._parts = sorted([*(self._parts or ()), part], key=lambda part: part.first)
             self.outstanding -= 1
             if self.outstanding:
                 return
-            self.is_written = all(each.error is None for each in self._parts)
+            self.is_written = all(each.error is None for each in parts)
             record_callbacks = self.end()
-            callbacks, self._callbacks = self._callbacks, {}
+            callbacks, self._watchers = self._watchers or {}, None
             if not record_callbacks and not callbacks:
                 self._unnotified.discard(self)
             self.gate.notify_all()
@@ -275,7 +250,7 @@ class Delivery(ProduceRequestResult):
     def forsake(self, error: KafkaError) -> None:
         """Fail it in a forked child, where no thread will decide it and the lock may be held for ever."""
         self._parts = [_Part(0, -1, -1, error, {})]
-        self._callbacks = {}
+        self._watchers = None
         self._waiters = None
         self.end()
 
@@ -312,7 +287,9 @@ class Delivery(ProduceRequestResult):
             self.gate.check_entry()
             with self.gate:
                 if not self.done:
-                    self._callbacks[notify, future] = None
+                    if self._watchers is None:
+                        self._watchers = {}
+                    self._watchers[notify, future] = None
                     return
         call(notify, future)
 
@@ -320,11 +297,16 @@ class Delivery(ProduceRequestResult):
         """Forget a callback given to `when_done`, or its equal. Any thread."""
         if not self.done:
             with self.gate:
-                self._callbacks.pop((notify, future), None)
+                if self._watchers is not None:
+                    self._watchers.pop((notify, future), None)
+
+    def _all_parts(self) -> list[_Part]:
+        alone = self.alone
+        return (self._parts or []) if alone is None else [_Part(0, *alone, None, _NO_ERRORS)]
 
     def outcome(self, index: int) -> tuple[int, int, KafkaError | None]:
         """Offset (-1 unknown), log append time (-1 none) and error of one record; only when `done`."""
-        parts = self._parts
+        parts = self._all_parts()
         part = parts[0]
         if len(parts) > 1:
             part = parts[bisect_right(parts, index, key=lambda part: part.first) - 1]
@@ -337,8 +319,9 @@ class Delivery(ProduceRequestResult):
         """The outcomes of ``count`` records from index ``first`` on; only when `done`."""
         found = []
         end = first + count
-        for number, part in enumerate(self._parts):
-            after = self._parts[number + 1].first if number + 1 < len(self._parts) else end
+        parts = self._all_parts()
+        for number, part in enumerate(parts):
+            after = parts[number + 1].first if number + 1 < len(parts) else end
             start, stop = max(first, part.first), min(end, after)
             if start >= stop:
                 continue
@@ -380,7 +363,7 @@ def _call_back(gate: Gate, callbacks: list[Any]) -> None:
     if not runs_callbacks(gate):
         call_back(callbacks, _callback_failed)
         return
-    here: ThisProcess = _here.process
+    here = deciding.process
 
     def failed() -> None:
         here.check(sys.exception())
@@ -430,7 +413,13 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
         """
         delivery = self.delivery
         if not delivery.done:
-            self._wait(timeout)
+            # Most waits are for a plain answer to this thread's own request, and need nothing else.
+            asked = None if timeout is not None else delivery.asked
+            if asked is None or not delivery.direct.await_answer(delivery, asked, None):
+                self._wait(timeout)
+        found = self.written()
+        if found is not None:
+            return _new(RecordMetadata, found)
         offset, log_append_time, error = delivery.outcome(self.index)
         if error is not None:
             # The garbage collector cannot see that this future refers to the batch's error, so no error may refer back.

@@ -26,7 +26,7 @@ from kadence.errors import (
 )
 from kadence.errors.copies import own_copy
 from kadence.forked import in_children
-from kadence.producer.accumulator import Accumulator, Batch
+from kadence.producer.accumulator import Accumulator
 from kadence.producer.futures import runs_callbacks
 from kadence.producer.network_state import NetworkState
 from kadence.producer.topics import Topics
@@ -80,18 +80,7 @@ class SendChecks:
         self._grace = Grace()
         self._closes_with_grace = False
         in_children(accumulator, _refuse_all)
-        accumulator.begin, accumulator.begun = self._begin, self._begun
-
-    def _begin(self, tp: TopicPartition) -> Batch | None:
-        """Make a batch for a record that needs no more checks, on the short way."""
-        return None if self.is_forked else self._accumulator.new_batch(tp, self._clock.now_ms())
-
-    def _begun(self, batch: Batch) -> None:
-        """That has its first record: send it, now or later."""
-        accumulator = self._accumulator
-        if accumulator.direct is None or not accumulator.direct.send_first(batch):
-            accumulator.queue(batch)
-            accumulator.announce()
+        accumulator.now_ms = clock.now_ms
 
     @property
     def largest(self) -> int:

@@ -67,7 +67,8 @@ class Turn(network_thread.Turn):
             direct = DirectSends(
                 accumulator, topics, self._sender, self._delegate, clock, lambda: state.is_closing
             )
-            client.direct_users[ConnectionPurpose.MAIN] = accumulator.direct = direct
+            client.direct_users[ConnectionPurpose.MAIN] = direct
+            accumulator.send_by(direct)
 
     def run_once(self) -> bool:
         """Run one turn. False when the producer is closed and nothing is left to do."""

@@ -45,9 +45,7 @@ class BatchBuilder(RecordEncoder):
     compression. `build` may be called again with another producer epoch or sequence: the records stay.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._packed: tuple[str, int | None, int, bytes] | None = None
+    __slots__ = ()
 
     def build(
         self,
@@ -124,10 +122,10 @@ class BatchBuilder(RecordEncoder):
         codec = codec_id(compression)
         if not codec:
             return None
-        packed = self._packed
+        packed = self.packed
         if packed is None or packed[:3] != (compression, level, self.count):
             packed = (compression, level, self.count, compress(codec, self.records(), level))
-            self._packed = packed
+            self.packed = packed
         return packed[3]
 
     def _header(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import random
 import signal
 import threading
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -17,18 +19,21 @@ from tests.patience import PATIENCE, once_inside, until
 from tests.producer.direct_sends.world import (
     PARTITIONS,
     Ways,
+    at_the_gate,
     expected,
     in_thread,
     needs_the_direct_way,
     settle,
     stored,
+    striking,
     trips,
+    until_open,
 )
 
 from kadence import Producer
+from kadence.client.gate import Gate
 from kadence.errors import ForkedError, KafkaError
-from kadence.producer.direct_sends import DirectSends
-from kadence.producer.futures import Delivery, RecordFuture, RecordMetadata
+from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.protocol.produce import ProduceRequest
 from kadence_broker import Broker
 from kadence_broker.faults import Frozen
@@ -146,30 +151,57 @@ def test_ctrl_c_in_the_wait(broker: Broker, producer: Producer, ways: Ways) -> N
     assert stored(broker) == [b"0", b"2", b"4"]
 
 
-@pytest.mark.parametrize("step", ["has_callbacks", "written_alone", "end_alone", "_ended"])
-def test_ctrl_c_while_the_answer_is_taken(
-    broker: Broker, producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    """The network thread makes it whole, also for other threads that wait."""
-    interrupted: list[bool] = []
+@pytest.fixture
+def strike() -> Iterator[Callable[[], Callable[[], None]]]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield striking
+    signal.signal(signal.SIGUSR1, before)
 
-    def interrupt() -> bool:
+
+def test_ctrl_c_when_the_answer_has_come(
+    broker: Broker, producer: Producer, ways: Ways, strike: Callable[[], Callable[[], None]]
+) -> None:
+    """The network thread decides the record, also for other threads that wait."""
+    values: list[bytes] = []
+
+    def once() -> bool:
+        """True if this thread had the answer, and was interrupted before it took it."""
+        settle(producer, ways)
+        is_struck = False
+        with broker.faults.delay(ProduceRequest, 0.05, times=1):
+            values.append(b"%d" % (2 * len(values)))
+            future = producer.send("t", values[-1], partition=0)
+
+            def later() -> RecordMetadata:
+                time.sleep(0.02)
+                return future.result(PATIENCE)
+
+            waiting = in_thread(later)
+            try:
+                at_the_gate(producer, future, strike())
+            except KeyboardInterrupt:
+                is_struck = True
+            assert waiting() == future.result(PATIENCE)
+        return is_struck
+
+    until(once, every=0)
+    trips(producer, 1, 1)
+    until(lambda: producer._accumulator.used_bytes == 0)
+    assert stored(broker) == [*values, b"1"]
+
+
+def test_ctrl_c_while_the_answer_is_taken(
+    broker: Broker, producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other threads that wait would not be notified: the network thread does that."""
+    interrupted: list[bool] = []
+    before = Gate.notify_all
+
+    def interrupt(gate: Gate) -> None:
         if threading.current_thread() is threading.main_thread() and not interrupted:
             interrupted.append(True)
-            return True
-        return False
-
-    owner: Any = DirectSends if step == "_ended" else Delivery
-    before: Any = getattr(owner, step)
-
-    def step_of(self: Any, *arguments: Any) -> Any:
-        is_now = interrupt()
-        if is_now and step != "end_alone":
             raise KeyboardInterrupt
-        found = before.__get__(self) if isinstance(before, property) else before(self, *arguments)
-        if is_now:
-            raise KeyboardInterrupt
-        return found
+        before(gate)
 
     values: list[bytes] = []
 
@@ -177,7 +209,7 @@ def test_ctrl_c_while_the_answer_is_taken(
         """True if this thread was the one that took the answer. On a busy machine it may come too late."""
         settle(producer, ways)
         with monkeypatch.context() as patched, broker.faults.delay(ProduceRequest, 0.05, times=1):
-            patched.setattr(owner, step, property(step_of) if isinstance(before, property) else step_of)
+            patched.setattr(Gate, "notify_all", interrupt)
             values.append(b"%d" % (2 * len(values)))
             future = producer.send("t", values[-1], partition=0)
 
@@ -197,47 +229,34 @@ def test_ctrl_c_while_the_answer_is_taken(
     assert stored(broker) == [*values, b"1"]
 
 
-def test_a_callback_that_comes_while_the_answer_is_taken(
-    producer: Producer, ways: Ways, monkeypatch: pytest.MonkeyPatch
+def test_a_callback_that_comes_before_the_answer_is_taken(
+    broker: Broker, producer: Producer, ways: Ways
 ) -> None:
-    """It takes no lock, so it may come after the look for callbacks."""
-    before = Delivery.written_alone
-    called: list[RecordFuture] = []
-    missed: list[bool] = []
-
-    def late(self: Delivery, *arguments: Any) -> bool:
-        if not called and not missed:
-            in_thread(partial(futures[-1].add_done_callback, called.append))()
-            missed.append(True)
-        return before(self, *arguments)
-
+    """It takes no lock, so it may come when the waiting thread has the answer. It runs on the network thread."""
+    called: list[int] = []
     futures: list[RecordFuture] = []
+
+    def add() -> None:
+        # This thread holds the lock.
+        in_thread(lambda: futures[-1].add_done_callback(lambda _: called.append(threading.get_ident())))()
 
     def once() -> bool:
         settle(producer, ways)
-        futures.append(producer.send("t", b"0", partition=0))
-        with monkeypatch.context() as patched:
-            patched.setattr(Delivery, "written_alone", late)
-            futures[-1].result(PATIENCE)
-        return bool(missed)
+        with broker.faults.delay(ProduceRequest, 0.02, times=1):
+            futures.append(producer.send("t", b"0", partition=0))
+            return at_the_gate(producer, futures[-1], add)
 
     until(once, every=0)
-    until(lambda: bool(called))
     producer.flush(PATIENCE)
-    assert called == [futures[-1]]
+    assert len(called) == 1
+    assert called != [threading.get_ident()]
     assert producer._accumulator.used_bytes == 0
 
 
 def test_ctrl_c_before_the_answer_is_taken_and_another_record(
-    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, ways: Ways, strike: Callable[[], Callable[[], None]]
 ) -> None:
     """The next record does not take the place of the one that is not decided yet."""
-    interrupted: list[bool] = []
-
-    def interrupt(*_: object) -> None:
-        interrupted.append(True)
-        raise KeyboardInterrupt
-
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
         values: list[bytes] = []
 
@@ -247,16 +266,18 @@ def test_ctrl_c_before_the_answer_is_taken_and_another_record(
             direct: Any = producer._accumulator.direct
             # As after the end of a batch that lingered, for which nothing was expected before.
             direct._is_expected = False
+            is_struck = False
             future = producer.send("t", values[-1], partition=0)
-            with monkeypatch.context() as patched, broker.faults.delay(ProduceRequest, 0.02, times=1):
-                patched.setattr(Delivery, "written_alone", interrupt)
-                with contextlib.suppress(KeyboardInterrupt):
-                    future.result(PATIENCE)
+            with broker.faults.delay(ProduceRequest, 0.02, times=1):
+                try:
+                    at_the_gate(producer, future, strike())
+                except KeyboardInterrupt:
+                    is_struck = True
             values.append(b"%d" % (2 * len(values)))
             next_one = producer.send("t", values[-1], partition=0)
             next_one.result(PATIENCE)
             future.result(PATIENCE)
-            return bool(interrupted)
+            return is_struck
 
         until(once, every=0)
         until(lambda: producer._accumulator.used_bytes == 0)
@@ -264,15 +285,11 @@ def test_ctrl_c_before_the_answer_is_taken_and_another_record(
     assert stored(broker) == values
 
 
-@pytest.mark.parametrize("step", ["_went_out", "take"])
-def test_ctrl_c_when_it_is_just_out(
-    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+def test_ctrl_c_when_it_is_just_out(broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is in line still, and is not sent again. Its memory is counted once. The next record gets another batch."""
     interrupted: list[bool] = []
     with Producer(bootstrap_servers=broker.bootstrap_servers, linger_ms=60_000) as producer:
-        owner: Any = DirectSends if step == "_went_out" else producer._accumulator
-        before = getattr(owner, step)
+        before = producer._accumulator.take
 
         def interrupt(*arguments: Any) -> Any:
             if not interrupted and threading.current_thread() is threading.main_thread():
@@ -289,7 +306,7 @@ def test_ctrl_c_when_it_is_just_out(
             with broker.faults.delay(ProduceRequest, 0.02, times=1):
                 # Without it where the network thread has sent the first one: the next would be interrupted.
                 with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt):
-                    patched.setattr(owner, step, interrupt)
+                    patched.setattr(producer._accumulator, "take", interrupt)
                     future.result(PATIENCE)
                 sent.append(producer.send("t", b"%d" % (2 * len(sent)), partition=0))
                 future.result(PATIENCE)
@@ -424,6 +441,24 @@ def test_in_a_forked_child(broker: Broker, producer: Producer, ways: Ways) -> No
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     future.result(PATIENCE)
     settle(producer, ways)
+    assert stored(broker) == [b"0"]
+
+
+def test_in_a_child_that_a_library_forked(broker: Broker, producer: Producer, ways: Ways) -> None:
+    """Python's hooks have not run there, and the connection is the parent's."""
+    settle(producer, ways)
+    until_open(producer)
+    # Functions of a PyDLL are called with the interpreter.
+    child = ctypes.PyDLL(None).fork()
+    if not child:
+        try:
+            producer.send("t", b"1", partition=0)
+        except ForkedError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    producer.send("t", b"0", partition=0).result(PATIENCE)
     assert stored(broker) == [b"0"]
 
 

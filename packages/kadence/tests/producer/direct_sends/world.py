@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -15,7 +17,7 @@ from kadence import Consumer, Producer, Record, TopicPartition
 from kadence.errors import KafkaTimeoutError
 from kadence.net import drain
 from kadence.producer.direct_sends import DirectSends
-from kadence.producer.futures import RecordMetadata
+from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence_broker import Broker
 
 needs_the_direct_way = pytest.mark.skipif(
@@ -27,23 +29,27 @@ PARTITIONS = 2
 
 
 class Ways:
-    """Counts the batches that the application's threads sent and decided, and those that were taken over."""
+    """Counts the batches that the application's threads sent, and those that were taken over."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sent = self.taken_over = 0
-        send, took_over = DirectSends._send, DirectSends.took_over
+        self.taken_over = 0
+        self._made: list[DirectSends] = []
+        init, took_over = DirectSends.__init__, DirectSends.took_over
 
-        def counted(direct: DirectSends, *arguments: Any) -> bool:
-            is_sent = send(direct, *arguments)
-            self.sent += is_sent
-            return is_sent
+        def made(direct: DirectSends, *arguments: Any) -> None:
+            init(direct, *arguments)
+            self._made.append(direct)
 
         def taken(direct: DirectSends, *arguments: Any) -> Any:
             self.taken_over += 1
             return took_over(direct, *arguments)
 
-        monkeypatch.setattr(DirectSends, "_send", counted)
+        monkeypatch.setattr(DirectSends, "__init__", made)
         monkeypatch.setattr(DirectSends, "took_over", taken)
+
+    @property
+    def sent(self) -> int:
+        return sum(each.sent for each in self._made)
 
 
 def settle(producer: Producer, ways: Ways) -> None:
@@ -135,3 +141,53 @@ def in_thread(work: Callable[[], Any], *, waits: bool = False) -> Callable[[], A
         return outcome[0]
 
     return joined
+
+
+def at_the_gate(producer: Producer, future: RecordFuture, act: Callable[[], object]) -> bool:
+    """Wait for a record on this thread. Once its answer has come another one calls ``act``, before it can be taken.
+
+    It holds the producer's lock meanwhile. True if it did so: on a busy machine it may come too late.
+    """
+    is_over, has_acted = threading.Event(), False
+
+    def hold() -> None:
+        nonlocal has_acted
+        delivery = future.delivery
+        while (asked := delivery.asked) is None and not is_over.wait(0.0001):
+            pass
+        with producer._accumulator.gate:
+            while asked is not None and asked.is_waiting and not is_over.wait(0.001):
+                pass
+            if asked is not None and asked.is_answered and not delivery.done:
+                has_acted = True
+                act()
+
+    holding = in_thread(hold)
+    try:
+        future.result(PATIENCE)
+    finally:
+        is_over.set()
+        holding()
+    return has_acted
+
+
+def striking() -> Callable[[], None]:
+    """What sends the main thread signals until one has ended its present call by KeyboardInterrupt."""
+    is_armed = True
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def strike(*_: object) -> None:
+        nonlocal is_armed
+        if is_armed:
+            is_armed = False
+            raise KeyboardInterrupt
+
+    def ring() -> None:
+        end = time.monotonic() + PATIENCE
+        while is_armed and time.monotonic() < end:
+            signal.pthread_kill(main, signal.SIGUSR1)
+            time.sleep(0.001)
+
+    signal.signal(signal.SIGUSR1, strike)
+    return ring
