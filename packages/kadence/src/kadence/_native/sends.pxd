@@ -42,6 +42,7 @@ cdef class AwaitedSends:
     cdef public object _forms_of
     cdef public OpenBatch _under_way
     cdef public bint _is_expected
+    cdef public bint _was_single
     cdef public dict _sums
     cdef bint send(self, OpenBatch batch)
     cdef SendForm known(self, object tp)

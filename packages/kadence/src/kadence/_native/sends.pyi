@@ -32,6 +32,7 @@ class AwaitedSends:
     _forms_of: Any
     _under_way: Any
     _is_expected: bool
+    _was_single: bool
     _sums: dict[str, Sums]
     def __init__(self, accumulator: FastAppender, topics: Any, mine: Any, is_on_loop: bool) -> None: ...
     @property

@@ -103,7 +103,8 @@ class AwaitedSends:
     Attributes:
         sent: how many batches were sent. _ways: by node. _forms: by partition, with the way of each, for `_forms_of`.
         _under_way: the batch that was sent last, until it is decided or taken over. _is_expected: whether the program
-            will wait for the next batch, too. _sums: of each topic. All but the ways are changed under the gate.
+            will wait for the next batch, too. _was_single: whether it waited for a single record alone. _sums: of each
+            topic. All but the ways are changed under the gate.
     """
 
     def __init__(self, accumulator: FastAppender, topics, mine, is_on_loop: cython.bint):
@@ -243,6 +244,7 @@ class AwaitedSends:
         self._under_way = None
         delivery.asked = None
         self._is_expected = not self._accumulator.incomplete
+        self._was_single = self._is_expected and batch.builder.frame.count == 1
         sums: Sums = self._sums.get(delivery.topic)
         if sums is None:
             sums = self._sums[delivery.topic] = Sums()

@@ -80,7 +80,7 @@ class _Changes:
     ) -> None:
         self._network = network
         self.loop = loop
-        self._changed: asyncio.Event | None = None
+        self._changed: async_shell.Change | None = None
         self._slices = slices
 
     @property
@@ -109,11 +109,11 @@ class _Changes:
         if self._changed is not None:
             self._changed.set()
 
-    def watch(self, changed: asyncio.Event) -> None:
+    def watch(self, changed: async_shell.Change) -> None:
         self._changed = changed
         self._network.waiting.add(self.set)
 
-    def forget(self, changed: asyncio.Event) -> None:
+    def forget(self, changed: async_shell.Change) -> None:
         del changed
         self._network.waiting.discard(self.set)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kadence.client.gate import Gate
@@ -10,6 +10,8 @@ from kadence.client.slices import slices_of
 
 if TYPE_CHECKING:
     import asyncio
+
+    from kadence.client.async_shell import Change
 
 __all__ = ["LoopGate"]
 
@@ -30,15 +32,21 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
         super().__init__(kind)
         self.loop = loop
         self.slices = slices_of(loop)
-        self._waiting: dict[asyncio.Event, None] = {}
+        self._waiting: dict[Change, None] = {}
+        # A client without a loop does without asyncio.
+        from asyncio import _get_running_loop
+
+        self._running: Callable[[], asyncio.AbstractEventLoop | None] = _get_running_loop
+        # Other loops than Python's own have none that can be read.
+        self._ready: Collection[object] | None = getattr(loop, "_ready", None)
         self._is_waking = False
         self._is_stale = False
 
-    def watch(self, changed: asyncio.Event) -> None:
+    def watch(self, changed: Change) -> None:
         """Have ``changed`` set by each change from now on. On the loop, with the lock held, so that none is missed."""
         self._waiting[changed] = None
 
-    def forget(self, changed: asyncio.Event) -> None:
+    def forget(self, changed: Change) -> None:
         """Stop waiting for it. On the loop."""
         self._waiting.pop(changed, None)
 
@@ -57,7 +65,7 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
         self._is_stale = False
         self.slices.add(self._wake_one, [*self._waiting, None])
 
-    def _wake_one(self, changed: asyncio.Event | None) -> None:
+    def _wake_one(self, changed: Change | None) -> None:
         if changed is not None:
             changed.set()
             return
@@ -80,12 +88,12 @@ class LoopGate(Gate):  # type: ignore[misc]  # see Gate
 
     def runs_here(self) -> bool:
         """True if this thread runs the loop, which nothing may block."""
-        from asyncio import get_running_loop
+        return self._running() is self.loop
 
-        try:
-            return get_running_loop() is self.loop
-        except RuntimeError:
-            return False
+    def runs_only_this(self) -> bool:
+        """True if no other task or callback of the loop is ready. False where that cannot be known. On the loop."""
+        ready = self._ready
+        return ready is not None and not ready
 
 
 def _call(act: Callable[[], object]) -> None:

@@ -6,6 +6,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -49,7 +50,7 @@ class Slices:
             os.close(self._descriptor)
 
     def descriptor(self) -> int:
-        """A descriptor (eventfd) that the loop watches, for `when_raised`; below 0: it cannot. On the loop.
+        """A descriptor (eventfd) that the loop watches, for `when_raised`; below 0: there is none. On the loop.
 
         It stays open as long as this object.
         """
@@ -57,13 +58,15 @@ class Slices:
             loop = self._loop()
             self._descriptor = -1
             if loop is not None and hasattr(os, "eventfd"):
-                shown = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-                try:
-                    loop.add_reader(shown, self._seen)
-                except NotImplementedError:
-                    os.close(shown)
-                else:
-                    self._descriptor = shown
+                # Without a descriptor the network thread wakes the loop. That must not make a call fail.
+                with suppress(OSError):
+                    shown = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+                    try:
+                        loop.add_reader(shown, self._seen)
+                    except (NotImplementedError, OSError):
+                        os.close(shown)
+                    else:
+                        self._descriptor = shown
         return self._descriptor
 
     def when_raised(self, raised: Raised, act: Callable[[], object]) -> None:

@@ -16,7 +16,7 @@ from kadence.client.waits import Waits
 from kadence.clock import Clock, add_ms, wait_seconds
 from kadence.deserializers import converts_on_loop
 from kadence.idioms import NotAwaited, running_loop
-from kadence.producer.futures import RecordFuture, RecordMetadata
+from kadence.producer.futures import RecordFuture
 from kadence.producer.network_state import NetworkState
 
 __all__ = ["AsyncShell"]
@@ -61,9 +61,9 @@ class AsyncShell(async_shell.AsyncShell):
             and asyncio._get_running_loop() is self._gate.loop
         )
 
-    async def outcome(self, future: RecordFuture) -> RecordMetadata:
-        """Wait until a record is acknowledged."""
-        return await future
+    def outcome(self, future: RecordFuture) -> RecordFuture:
+        """What waits until a record is acknowledged: a coroutine around it would only cost time."""
+        return future
 
     async def end(self, network: NetworkState, engine: Engine, deadline: int) -> None:
         """Wait until the network thread, which was asked to end, has ended, and the callbacks of futures have run."""

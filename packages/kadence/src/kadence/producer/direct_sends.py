@@ -2,9 +2,9 @@
 
 A program that waits for each record waits for nearly nothing but a round trip then. Where it waits for the only batch
 that the producer has, that is sent when the wait begins. If that was a single record, the next `send` sends its own at
-once, in the hope that the program will wait for that one, too; on an event loop it does so after the tasks that are
-ready, whose records go along. So a program that sends several records before it waits keeps its batches, and one that
-does not wait pays for one record.
+once, in the hope that the program will wait for that one, too. On an event loop it does so only if nothing else is
+ready there; else, and after several records, it does so after the tasks that are ready, whose records go along. So a
+program that sends several records before it waits keeps its batches, and one that does not wait pays for one record.
 
 Numbers are given under the gate, with nothing of the producer undecided: then nobody else numbers a batch of the
 partition. What is answered with anything but success, or not while a thread waits for it, becomes an ordinary batch in
@@ -87,6 +87,8 @@ class DirectSends(AwaitedSends):
     def _send_first_on_loop(self, batch: Batch) -> bool:
         """As `send_first`, where tasks wait. Under the gate."""
         gate, accumulator = self._gate, self._accumulator
+        if self._was_single and gate.runs_only_this():
+            return self._send_for(gate, batch)
         form = self._form(batch.tp)
         if form is None:
             return False
@@ -109,15 +111,25 @@ class DirectSends(AwaitedSends):
         if len(accumulator.incomplete) != 1 or len(accumulator.waiting) != 1:
             return False
         (batch,) = accumulator.incomplete
-        if batch.tp not in accumulator.waiting or not self._send(batch):
+        if batch.tp not in accumulator.waiting:
+            return False
+        gate = self._gate
+        is_here = isinstance(gate, LoopGate) and gate.runs_here()
+        if not (self._send_for(gate, batch) if is_here else self._send(batch)):
             return False
         self._out_of_line(batch)
-        gate, asked = self._gate, batch.delivery.asked
-        if isinstance(gate, LoopGate) and asked is not None and gate.runs_here():
-            slices = gate.slices
-            shown = slices.descriptor()
-            if shown >= 0 and asked.enter(shown, slices):
-                slices.when_raised(asked, partial(self._raised, batch, asked))
+        return True
+
+    def _send_for(self, gate: LoopGate, batch: Batch) -> bool:
+        """As `_send`, on the loop, which is woken by the plain answer."""
+        slices = gate.slices
+        # First: nothing may fail once the batch is out.
+        shown = slices.descriptor()
+        if not self._send(batch):
+            return False
+        asked = batch.delivery.asked
+        if shown >= 0 and asked is not None and asked.enter(shown, slices):
+            slices.when_raised(asked, partial(self._raised, batch, asked))
         return True
 
     def _raised(self, batch: Batch, asked: Asked) -> None:
@@ -132,19 +144,23 @@ class DirectSends(AwaitedSends):
                 return
             self._accumulator.let_go(batch)
             if not delivery.done:
-                self._accumulator.unnotified.add(delivery)
-                delivery.complete_anew(*found_in(asked), here=gate.slices)
+                found = found_in(asked)
+                if delivery.written_alone(*found):
+                    delivery.wake_waiters(gate.slices)
+                else:
+                    self._accumulator.unnotified.add(delivery)
+                    delivery.complete_anew(*found, here=gate.slices)
             self._ended(batch)
 
     def awaited(self, delivery: Delivery) -> None:
         """The program waits for a batch: will it wait for the next one, too? Under the gate."""
         self._in_use_until = self._clock.now_ms() + _IN_USE_MS
         incomplete = self._accumulator.incomplete
+        is_alone = len(incomplete) == 1 and all(each.delivery is delivery for each in incomplete)
+        is_single = is_alone and all(each.count == 1 for each in incomplete)
         # On a loop the records of all tasks that are ready go along.
-        is_single = not isinstance(self._gate, LoopGate)
-        self._is_expected = len(incomplete) == 1 and all(
-            each.delivery is delivery and (each.count == 1 or not is_single) for each in incomplete
-        )
+        self._is_expected = is_single or (is_alone and isinstance(self._gate, LoopGate))
+        self._was_single = self._was_single and is_single
 
     def _out_of_line(self, batch: Batch) -> None:
         """It does not wait to be sent any more. Under the gate."""

@@ -179,7 +179,7 @@ class Delivery(ProduceRequestResult):
             with self.gate:
                 self._unnotified.discard(self)
                 self.gate.notify_all()
-            self._wake_waiters(here)
+            self.wake_waiters(here)
             return
         self._parts = None
         self.outstanding = 1
@@ -213,7 +213,7 @@ class Delivery(ProduceRequestResult):
             if not record_callbacks and not callbacks:
                 self._unnotified.discard(self)
             self.gate.notify_all()
-        self._wake_waiters(here)
+        self.wake_waiters(here)
         # Outside the lock: a callback may call send(), which takes it.
         for each in callbacks:
             call_back([*each], _callback_failed)
@@ -225,7 +225,7 @@ class Delivery(ProduceRequestResult):
             # On a loop this is queued behind the callbacks.
             at_home(self.gate, Delivery._all_notified)(self)
 
-    def _wake_waiters(self, here: Slices | None) -> None:
+    def wake_waiters(self, here: Slices | None) -> None:
         """Wake the tasks. A signal may end it at any point, and it may be called again."""
         for slices, futures in (self._waiters or {}).items():
             if slices is here:
@@ -256,10 +256,15 @@ class Delivery(ProduceRequestResult):
 
     def decided(self) -> Generator[Any, None, None]:
         """Wait until it is decided, in a task of the running loop. Cancelling the wait has no other effect."""
-        from asyncio import get_running_loop
+        gate = self.gate
+        if isinstance(gate, LoopGate) and gate.runs_here():
+            loop, slices = gate.loop, gate.slices
+        else:
+            from asyncio import get_running_loop
 
-        loop = get_running_loop()
-        waiter, slices = loop.create_future(), slices_of(loop)
+            loop = get_running_loop()
+            slices = slices_of(loop)
+        waiter = loop.create_future()
         if self.expedite is not None:
             # After the tasks that are ready now, whose records go along.
             loop.call_soon(self.awaited)

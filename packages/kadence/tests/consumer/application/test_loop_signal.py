@@ -11,6 +11,7 @@ import pytest
 from tests.patience import PATIENCE
 
 from kadence import AsyncConsumer
+from kadence.client.async_shell import Change
 from kadence.consumer.application.async_shell import _LoopSignal
 from kadence.consumer.client_state import Signal
 from kadence.net import drain
@@ -33,11 +34,12 @@ def watched(loop: asyncio.AbstractEventLoop) -> int:
 
 
 async def wakes(loop_signal: _LoopSignal, change: Callable[[], None]) -> None:
-    changed = asyncio.Event()
+    changed = Change()
+    changed.waiter = asyncio.get_running_loop().create_future()
     loop_signal.watch(changed)
     thread = threading.Thread(target=change)
     thread.start()
-    await asyncio.wait_for(changed.wait(), PATIENCE)
+    await asyncio.wait_for(changed.waiter, PATIENCE)
     thread.join()
     loop_signal.forget(changed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -10,8 +11,9 @@ from tests.consumer.application.test_interrupted import Interruption
 from tests.patience import PATIENCE, until
 from tests.producer.direct_sends.world import Ways, needs_the_direct_way, settle, stored
 
-from kadence import Producer
+from kadence import AsyncProducer, Producer
 from kadence.errors import KafkaTimeoutError
+from kadence.producer import direct_sends
 from kadence_broker import Broker
 
 pytestmark = needs_the_direct_way
@@ -67,6 +69,65 @@ def test_ctrl_c_at_any_line(broker: Broker, ways: Ways, settings: dict[str, Any]
     in_order = [value for value in sent if goes_on != "other" or not int(value) % 2]
     assert [value for value in found if value in set(in_order)] == in_order
     assert at > 30
+
+
+def test_ctrl_c_at_any_line_on_a_loop(broker: Broker, ways: Ways) -> None:
+    """A task that did not end by it gets its result when the loop runs again.
+
+    Elsewhere asyncio itself may lose a callback by it.
+    """
+    loop = asyncio.new_event_loop()
+
+    async def made() -> AsyncProducer:
+        return AsyncProducer(bootstrap_servers=broker.bootstrap_servers, linger_ms=0)
+
+    async def trip(value: bytes) -> int:
+        return (await producer.send_and_wait("t", value, partition=0)).offset
+
+    def is_direct() -> bool:
+        before = ways.sent
+        return loop.run_until_complete(trip(b"before")) >= 0 and ways.sent > before
+
+    producer = loop.run_until_complete(made())
+    sent: list[bytes] = []
+    begun: list[bytes] = []
+    try:
+        at, happened, number = 1, True, 0
+        while happened:
+            number += 1
+            until(is_direct, every=0)
+            direct, value = ways.sent, b"%d" % (2 * number)
+            begun.append(value)
+            interruption = Interruption(at, direct_sends.__file__)
+            task = loop.create_task(trip(value))
+            try:
+                with contextlib.suppress(KeyboardInterrupt), interruption:
+                    loop.run_until_complete(task)
+                # If the network thread sent it, there were fewer lines.
+                happened = interruption.happened or ways.sent == direct
+                at += interruption.happened
+                after = loop.create_task(trip(b"%d" % (2 * number + 1)))
+                assert loop.run_until_complete(asyncio.wait_for(after, PATIENCE)) >= 0
+                with contextlib.suppress(KeyboardInterrupt):
+                    assert loop.run_until_complete(asyncio.wait_for(task, PATIENCE)) >= 0
+                    sent.append(value)
+            except BaseException as error:
+                error.add_note(f"after an interruption at line {at}: {interruption.where}")
+                raise
+            sent.append(b"%d" % (2 * number + 1))
+        loop.run_until_complete(producer.flush(PATIENCE))
+        until(lambda: not (producer._accumulator.used_bytes or producer._accumulator.unnotified))
+        assert not producer._accumulator.waiting
+        assert not producer._accumulator.incomplete
+    finally:
+        loop.run_until_complete(producer.close())
+        loop.close()
+    found = stored(broker)
+    assert len(found) == len(set(found))
+    assert set(sent) <= set(found) <= {*sent, *begun}
+    after_it = [value for value in sent if int(value) % 2]
+    assert [value for value in found if value in set(after_it)] == after_it
+    assert at > 15
 
 
 @pytest.mark.parametrize("call", ["send", "flush"])

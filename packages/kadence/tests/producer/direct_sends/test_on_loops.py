@@ -13,7 +13,8 @@ from tests.patience import PATIENCE, until
 from tests.producer.direct_sends.world import Ways, needs_the_direct_way, stored
 
 from kadence import AsyncProducer
-from kadence.client.slices import AT_ONCE
+from kadence.client.loop_gate import LoopGate
+from kadence.client.slices import AT_ONCE, Slices
 from kadence.errors import TopicAuthorizationError
 from kadence.producer.futures import RecordFuture, RecordMetadata
 from kadence.protocol import error_codes as ec
@@ -70,6 +71,121 @@ def on_a_loop(broker: Broker, ways: Ways, work: Callable[[AsyncProducer], Any]) 
             await work(producer)
 
     asyncio.run(asyncio.wait_for(main(), PATIENCE))
+
+
+ATTEMPTS = 10
+"""The network thread may be at work in some of them, and then sends all itself."""
+
+
+def test_a_record_that_is_alone_goes_out_at_once(broker: Broker, ways: Ways) -> None:
+    """It does not wait for a turn of the loop, which would bring nothing to go along."""
+
+    async def work(producer: AsyncProducer) -> None:
+        for _ in range(ATTEMPTS):
+            # The second is the first that is expected to be alone.
+            await settled(producer, ways)
+            await settled(producer, ways)
+            sent = ways.sent
+            future = await producer.send("t", b"0", partition=0)
+            is_at_once = ways.sent == sent + 1
+            assert (await future).partition == 0
+            if is_at_once:
+                return
+        raise AssertionError
+
+    on_a_loop(broker, ways, work)
+
+
+@pytest.mark.parametrize("reason", ["others are ready", "the loop cannot tell", "several went before"])
+def test_a_record_that_may_get_company_waits_for_it(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    async def work(producer: AsyncProducer) -> None:
+        for _ in range(ATTEMPTS):
+            await settled(producer, ways)
+            if reason == "several went before":
+                await together(producer)
+            sent = ways.sent
+            with broker.faults.observe(ProduceRequest) as seen:
+                if reason == "others are ready":
+                    await together(producer)
+                else:
+                    futures = [await producer.send("t", b"0", partition=0) for _ in range(3)]
+                    assert ways.sent == sent
+                    await asyncio.gather(*(wait_for(future) for future in futures))
+            if len(seen) == 1 and ways.sent == sent + 1:
+                return
+        raise AssertionError
+
+    async def together(producer: AsyncProducer) -> None:
+        await asyncio.gather(*(producer.send_and_wait("t", b"0", partition=0) for _ in range(3)))
+
+    if reason == "the loop cannot tell":
+        monkeypatch.setattr(LoopGate, "runs_only_this", lambda _gate: False)
+    on_a_loop(broker, ways, work)
+    assert len(stored(broker)) % 3 == 0
+
+
+def test_two_records_that_a_task_sends_before_it_waits_stay_together(broker: Broker, ways: Ways) -> None:
+    """Only the first time one of them goes out alone, because the records before it did."""
+    rounds = 40
+
+    async def work(producer: AsyncProducer) -> None:
+        await settled(producer, ways)
+        with broker.faults.observe(ProduceRequest) as seen:
+            for number in range(rounds):
+                futures = [
+                    await producer.send("t", b"%d" % each, partition=0)
+                    for each in (2 * number, 2 * number + 1)
+                ]
+                for future in futures:
+                    await future
+        assert len(seen) < 1.5 * rounds
+
+    on_a_loop(broker, ways, work)
+    assert stored(broker) == [b"%d" % number for number in range(2 * rounds)]
+
+
+def test_a_loop_that_does_not_show_what_is_ready_is_never_alone() -> None:
+    class Another:
+        """As uvloop's."""
+
+        def is_closed(self) -> bool:
+            return True
+
+    assert not LoopGate(Another()).runs_only_this()  # type: ignore[arg-type]
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        gate = LoopGate(loop)
+        assert gate.runs_only_this()
+        loop.call_soon(lambda: None)
+        assert not gate.runs_only_this()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("is_watched", [True, False])
+def test_the_loop_decides_what_it_can_watch(
+    broker: Broker, ways: Ways, monkeypatch: pytest.MonkeyPatch, is_watched: bool
+) -> None:
+    """Elsewhere, as on Windows' own loop, the network thread gets each answer."""
+    if not is_watched:
+        monkeypatch.setattr(Slices, "descriptor", lambda _slices: -1)
+
+    async def work(producer: AsyncProducer) -> None:
+        sent, taken_over = ways.sent, ways.taken_over
+        for number in range(30):
+            await producer.send_and_wait("t", b"%d" % number, partition=0)
+        assert ways.sent > sent
+        if is_watched:
+            # Some answers may come before the loop watches for them.
+            assert ways.taken_over - taken_over < ways.sent - sent
+        else:
+            assert ways.taken_over - taken_over == ways.sent - sent
+
+    on_a_loop(broker, ways, work)
+    assert stored(broker) == [b"%d" % number for number in range(30)]
 
 
 def test_what_is_not_plain_on_a_loop(broker: Broker, ways: Ways) -> None:
@@ -131,11 +247,12 @@ def test_callbacks_and_cancelled_tasks_on_a_loop(broker: Broker, ways: Ways) -> 
         await producer.flush()
         assert called == [threading.get_ident()] * 20
 
-    async def wait_for(future: RecordFuture) -> None:
-        await future
-
     on_a_loop(broker, ways, work)
     assert stored(broker) == [b"%d" % (2 * number) for number in range(20)]
+
+
+async def wait_for(future: RecordFuture) -> None:
+    await future
 
 
 def test_threads_and_other_loops_that_wait_for_a_loops_records(broker: Broker, ways: Ways) -> None:

@@ -49,7 +49,7 @@ class _LoopSignal:
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal
-        self._waiting: set[asyncio.Event] = set()
+        self._waiting: set[async_shell.Change] = set()
         # The descriptor that the loop watches; below 0: none.
         self._shown = -1
         self.move_to(asyncio.get_running_loop())
@@ -94,10 +94,10 @@ class _LoopSignal:
         self._signal.seen()
         self._wake_all()
 
-    def watch(self, changed: asyncio.Event) -> None:
+    def watch(self, changed: async_shell.Change) -> None:
         self._waiting.add(changed)
 
-    def forget(self, changed: asyncio.Event) -> None:
+    def forget(self, changed: async_shell.Change) -> None:
         self._waiting.discard(changed)
 
     def release(self) -> None:
@@ -152,9 +152,7 @@ class AsyncShell(async_shell.AsyncShell):
         Raises:
             ClosedError. ForkedError. ConcurrentAccessError: called on another event loop than the consumer's own.
         """
-        if self.forked:
-            raise forked_error("consumer")
-        if self._core.exchange.closed:
+        if self._core.exchange.closed and not self.forked:
             raise ClosedError("this consumer is closed")
         self.check_loop()
         return self._core
