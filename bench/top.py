@@ -20,7 +20,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from textual.pilot import Pilot
@@ -28,9 +28,9 @@ from textual.pilot import Pilot
 from harness.crowd import Crowd, Group
 from harness.members import ConsumerMember
 from kadence import Admin, TopicPartition
+from kadence.admin.direct_calls import AskedDirectly
 from kadence.admin.manager import OpenRequests
 from kadence.admin.network import Network
-from kadence.connection.request import Request
 from kadence_cli.top import gathering
 from kadence_cli.top.app import Top
 from kadence_cli.top.gathering import Gatherer, Round
@@ -102,11 +102,11 @@ async def measure(servers: str, rounds: int, what: str, go: Callable[[Pilot[None
     requests: list[int] = []
     ask = Network.ask
 
-    def counting(self: Network, sent: Sequence[Request], on_end: Callable[[], None]) -> OpenRequests:
-        requests.append(len(sent))
-        return ask(self, sent, on_end)
+    def counting(self: Network, asked: OpenRequests, *, directly: bool) -> AskedDirectly | None:
+        requests.append(len(asked.requests))
+        return ask(self, asked, directly=directly)
 
-    Network.ask = counting  # type: ignore[assignment,method-assign]
+    Network.ask = counting  # type: ignore[method-assign]
     app = Top({"bootstrap.servers": servers})
     async with app.run_test(size=(80, 24)) as pilot:
         gatherer = app._gatherer

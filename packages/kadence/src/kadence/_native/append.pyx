@@ -151,7 +151,7 @@ class FutureRecordMetadata:
         self.index = index
         self.timestamp = timestamp
 
-    def written(self) -> tuple | None:
+    def _written(self) -> tuple | None:
         """Topic, partition, offset and time of the record, if one answer wrote all of its batch; else None."""
         result: ProduceRequestResult = self.delivery
         if not result.done or not result.is_written or result._parts is not None:

@@ -422,7 +422,7 @@ class RecordFuture(FutureRecordMetadata, LikeFuture[RecordMetadata]):
             asked = None if timeout is not None else delivery.asked
             if asked is None or not delivery.direct.await_answer(delivery, asked, None):
                 self._wait(timeout)
-        found = self.written()
+        found = self._written()
         if found is not None:
             return _new(RecordMetadata, found)
         offset, log_append_time, error = delivery.outcome(self.index)
