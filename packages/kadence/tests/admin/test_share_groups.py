@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.admin.share_member import REJECT, ShareMember
+from tests.configs import set_configs
 from tests.patience import until
 
 from kadence.admin import (
@@ -80,9 +81,8 @@ def test_a_group_with_members_has_a_place_after_it_accepts_a_record(
     fill(servers, name, 4)
     tp = TopicPartition(name, 0)
     group = ConfigResource("group", name)
-    admin.incremental_alter_configs({group: {"share.auto.offset.reset": "earliest"}})
+    set_configs(admin, group, {"share.auto.offset.reset": "earliest"})
     settings = admin.describe_configs(group)[group]
-    assert settings["share.auto.offset.reset"].value == "earliest"
     assert not settings["share.auto.offset.reset"].is_default
     assert settings["share.delivery.count.limit"].value == "5"
     member = ShareMember(admin, name, name).settle(2)

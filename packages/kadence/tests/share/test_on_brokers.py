@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.configs import set_configs
 from tests.consumer.holding import needs_the_lock
 from tests.patience import until
 from tests.share.holding import held_for
@@ -329,9 +330,7 @@ def test_q2_on_real_kafka_a_held_interpreter_loses_no_lock() -> None:
         settings: dict[str, Any] = {"bootstrap_servers": kafka.bootstrap_servers, "group_id": "q"}
         with Admin(bootstrap_servers=kafka.bootstrap_servers) as admin:
             admin.create_topics([NewTopic("t", 1)])
-            admin.incremental_alter_configs(
-                {ConfigResource("group", "q"): {"share.auto.offset.reset": "earliest"}}
-            )
+            set_configs(admin, ConfigResource("group", "q"), {"share.auto.offset.reset": "earliest"})
         with (
             Producer(bootstrap_servers=kafka.bootstrap_servers) as producer,
             ShareConsumer(**settings) as consumer,

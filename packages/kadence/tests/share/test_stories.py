@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.configs import set_configs
 
 from kadence import (
     AcknowledgeType,
@@ -40,9 +41,7 @@ class Queue:
         self.group = f"queue-{uuid.uuid4()}"
         with Admin(bootstrap_servers=servers) as admin:
             admin.create_topics({self.topic: partitions})
-            admin.incremental_alter_configs(
-                {ConfigResource("group", self.group): {"share.auto.offset.reset": "earliest"}}
-            )
+            set_configs(admin, ConfigResource("group", self.group), {"share.auto.offset.reset": "earliest"})
 
     def write(self, *values: bytes) -> None:
         partitions = self.partitions
