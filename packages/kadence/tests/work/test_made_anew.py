@@ -196,6 +196,41 @@ def test_what_is_done_of_the_new_topic_is_committed_though_offsets_of_the_old_on
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_where_latest_begins_in_the_new_topic_is_committed_before_it_has_records(
+    simulated: Simulated, protocol: str, is_transactional: bool
+) -> None:
+    """Else the records that come while no member runs are skipped."""
+    done: list[bytes] = []
+
+    async def note(record: Record[Any, Any]) -> None:
+        done.append(record.value)
+
+    settings: dict[str, Any] = {
+        "group_protocol": protocol,
+        "auto_commit_interval_ms": 100,
+        "auto_offset_reset": "latest",
+        "isolation_level": "read_committed",
+    }
+    name = "w" if is_transactional else None
+    first = simulated.member("one", **settings)
+    call = first.processes(note, transactional_id=name)
+    simulated.until(simulated.committed)
+    simulated.write("one", names(0, 6, "old"))
+    simulated.until(lambda: simulated.offset() >= 6)
+    make_anew(simulated, 0.0)
+    assert not simulated.committed()
+    simulated.until(simulated.committed)
+    first.stop()
+    call.result()
+    first.close()
+    simulated.write("one", names(0, 5, "new"))
+    second = simulated.member("one", **settings)
+    second.process(note, transactional_id=name, until=lambda: len(done) == 11)
+    assert done == names(0, 6, "old") + names(0, 5, "new")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("away_s", AWAY_S)
 @pytest.mark.parametrize("is_sought", [False, True])
 def test_records_of_a_deleted_topic_are_not_committed_for_the_new_one_by_a_loop_of_polls(

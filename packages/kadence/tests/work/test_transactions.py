@@ -32,6 +32,7 @@ from kadence.protocol import error_codes as ec
 from kadence.protocol.end_txn import EndTxnRequest
 from kadence.protocol.produce import ProduceRequest
 from kadence.protocol.txn_offset_commit import TxnOffsetCommitRequest
+from kadence.types import GroupMetadata
 from kadence.work import Context, ProducerRecord, Retry
 from kadence.work.following import TransactionalFollowing
 from kadence.work.frontier import Stretch, decode, encode
@@ -550,6 +551,7 @@ def by_hand(subject: Mock) -> TransactionalProcessing:
         transactional_id="t",
     )
     clock = SystemClock()
+    subject.group_metadata.return_value = GroupMetadata("g")
     desk = TransactionalDesk(settings, clock, clock.now_ms, "g", Mock(), Mock(), Mock(), Mock())
     desk.scheduler.assign(ONE)
     desk.scheduler.read_from(ONE, Stretch(1, 0))

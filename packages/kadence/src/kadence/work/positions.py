@@ -57,6 +57,9 @@ class Reading(Protocol):
         A transaction commits by topic name: offsets of a deleted topic would count for the next topic of its name.
         """
 
+    def topic_ids(self, read: Mapping[TopicPartition, ReadOffset]) -> dict[str, bytes]:
+        """The ids of the topics that these offsets are of, by name, without those that are unknown or outdated."""
+
     def commit_async(
         self,
         read: Mapping[TopicPartition, ReadOffset],

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
@@ -284,8 +285,10 @@ class TransactionalProcessing(Processing):
         this.offsets = {p: read for p, read in this.offsets.items() if self.committed.get(p) != read}
         if not (this.finished or this.offsets):
             return False
-        # The identity under which the records of this round were read: no poll has reported a loss since.
-        self._sent_as = self._subject.group_metadata()
+        # The identity under which the records of this round were read: no poll has reported a loss since. Its topic ids
+        # are of the records that polls have returned; where `latest` began in a new topic, none may have come.
+        group = self._subject.group_metadata()
+        self._sent_as = replace(group, topic_ids=self._reading.topic_ids(this.offsets))
         self.transactions.commit(this, self._sent_as)
         return True
 

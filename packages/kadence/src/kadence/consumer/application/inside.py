@@ -20,6 +20,7 @@ from kadence.consumer.shared_state import SharedState
 from kadence.errors import ClosedError, ConcurrentAccessError
 from kadence.records import Record
 from kadence.types import OffsetAndMetadata, PartitionInfo, ReadOffset, TopicPartition
+from kadence.wire import ZERO_UUID
 from kadence.work.desk import Desk
 from kadence.work.frontier import Stretch
 from kadence.work.meters import Meters, Totals
@@ -160,6 +161,17 @@ class Inside:
     def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
         assignment = self._shared_state.shared_partitions
         return {p: each.fetch_epoch for p, each in assignment.items() if not each.is_gone}
+
+    def topic_ids(self, read: Mapping[TopicPartition, ReadOffset]) -> dict[str, bytes]:
+        assignment = self._shared_state.shared_partitions
+        return {
+            partition.topic: origin.topic_id
+            for partition, each in read.items()
+            if (shared_partition := assignment.get(partition)) is not None
+            and (origin := shared_partition.origin) is not None
+            and origin.fetch_epoch == each.fetch_epoch
+            and origin.topic_id != ZERO_UUID
+        }
 
     def seek(self, partition: TopicPartition, at: OffsetAndMetadata, *, is_committed: bool) -> Any:
         return self._run(
