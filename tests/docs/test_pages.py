@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kadence import Consumer, KafkaError, ShareConsumer, errors
+from kadence import Consumer, KafkaError, errors
 from kadence.metrics.prometheus import prometheus_name
 from kadence.protocol import error_codes
 
@@ -32,9 +32,9 @@ def test_each_error_says_what_to_do_and_whether_it_is_retriable() -> None:
 
 @pytest.mark.parametrize("page", ["production.md", "metrics.md"])
 def test_names_in_rules_for_prometheus_are_those_of_the_collector(page: str) -> None:
-    known = {prometheus_name(name) for kind in (Consumer, ShareConsumer) for name in kind.metric_names()}
+    known = {prometheus_name(name) for name in Consumer.metric_names()}
     text = (DOCS / page).read_text()
-    named = set(re.findall(r"\bka(?:fka|dence)_(?:share_)?consumer_\w+", text))
+    named = set(re.findall(r"\bka(?:fka|dence)_consumer_\w+", text))
     assert named
     assert named - known == set()
 
