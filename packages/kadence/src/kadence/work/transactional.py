@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, ClassVar, Final
 
 from kadence.client.aside import Caller
 from kadence.client.repeating import Again, Repeating
 from kadence.clock import FOREVER, add_ms
 from kadence.errors import BrokerError, KafkaError, UnknownTopicOrPartitionError
+from kadence.lazy_dataclasses import replace
 from kadence.logs import logger
 from kadence.protocol import error_codes as ec
 from kadence.types import GroupMetadata, OffsetAndMetadata, ReadOffset, TopicPartition
