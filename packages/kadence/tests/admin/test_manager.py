@@ -98,12 +98,12 @@ def test_what_metadata_says_of_the_brokers_holds_before_the_call_goes_on() -> No
     assert world.connections.nodes == [Node(7, "h", 9, "r")], "an error names no brokers"
 
 
-def test_an_answer_that_a_call_tells_is_taken_as_any_other_and_ends_the_connection_if_it_is_none() -> None:
+def test_an_answer_that_a_call_hands_in_is_taken_as_any_other_and_ends_the_connection_if_it_is_none() -> None:
     world = _World()
     brokers = [MetadataResponseBroker(node_id=7, host="h", port=9)]
     good = OpenRequests([Request(MetadataRequest(), ANY_NODE, 1_000)], lambda: world.notified.append(good))
     (request,) = good.requests
-    world.manager.tell(7, Completed(request, MetadataResponse(brokers=brokers), None, 12, 1))
+    world.manager.hand_in(7, Completed(request, MetadataResponse(brokers=brokers), None, 12, 1))
     had_some = world.manager.has_handed_over
     world.manager.poll(1)
     assert (had_some, world.manager.has_handed_over) == (True, False)
@@ -112,7 +112,7 @@ def test_an_answer_that_a_call_tells_is_taken_as_any_other_and_ends_the_connecti
     bad = OpenRequests([Request(ListGroupsRequest(), 7, 1_000)], lambda: world.notified.append(bad))
     (request,) = bad.requests
     error = MalformedMessageError("no such answer")
-    world.manager.tell(7, Completed(request, None, error, 5, 2))
+    world.manager.hand_in(7, Completed(request, None, error, 5, 2))
     world.manager.poll(2)
     assert world.notified == [good, bad]
     assert bad.ended[request].error is error

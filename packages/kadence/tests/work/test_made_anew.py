@@ -137,7 +137,7 @@ def test_each_record_of_the_new_topic_is_handled_and_its_output_is_there_once(
 def test_no_transaction_commits_what_was_read_of_a_topic_that_is_gone(
     simulated: Simulated, protocol: str, away_s: float, commit_ms: int
 ) -> None:
-    """All of it is handled and waits for its transaction. Offsets in transactions name the topic, and not its id."""
+    """All of it is handled and waits for its transaction. Before Kafka 4.4, offsets there have no topic id."""
     simulated.write("one", names(0, 60, "old"))
     done: list[bytes] = []
 

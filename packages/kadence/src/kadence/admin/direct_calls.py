@@ -159,12 +159,12 @@ class DirectCalls:
         try:
             response = sent.way.read(request, version, body)
         except MalformedMessageError as error:
-            self._manager.tell(sent.way.node_id, sent.ended(self._clock, None, error))
+            self._manager.hand_in(sent.way.node_id, sent.ended(self._clock, None, error))
             return None
         ended = sent.ended(self._clock, response)
         if is_metadata:
             if brokers is None or fault_of(response, rebootstraps=True) or brokers_of(response) != brokers:
-                self._manager.tell(sent.way.node_id, ended)
+                self._manager.hand_in(sent.way.node_id, ended)
                 return None
             self.known = KnownTopics(body, version, response, brokers)
         return ended

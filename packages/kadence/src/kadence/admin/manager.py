@@ -82,7 +82,7 @@ class OpenRequests:
 
 
 class AdminManager:
-    """See the top of the file. `hand_over` and `tell` are for any thread.
+    """See the top of the file. `hand_over` and `hand_in` are for any thread.
 
     Attributes:
         known: the brokers of the latest metadata; None: there were none since the last rebootstrap. It is the same
@@ -93,7 +93,7 @@ class AdminManager:
         self._connections = connections
         self._recovery = Recovery(config)
         self._handed_over: deque[OpenRequests] = deque()
-        self._told: deque[tuple[int, Completed]] = deque()
+        self._handed_in: deque[tuple[int, Completed]] = deque()
         self._ended: list[OpenRequests] = []
         self.known: Brokers | None = None
 
@@ -103,16 +103,16 @@ class AdminManager:
 
     @property
     def has_handed_over(self) -> bool:
-        """True if calls have queued requests, or told answers, that no turn has taken yet. Any thread."""
-        return bool(self._handed_over or self._told)
+        """True if calls have handed over requests, or handed in answers, that no turn has taken yet. Any thread."""
+        return bool(self._handed_over or self._handed_in)
 
-    def tell(self, node_id: int, completed: Completed) -> None:
-        """A call has an answer from this broker. The next turn takes it as any other. Any thread."""
-        self._told.append((node_id, completed))
+    def hand_in(self, node_id: int, completed: Completed) -> None:
+        """A call has read an answer from this broker. The next turn takes it as any other. Any thread."""
+        self._handed_in.append((node_id, completed))
 
     @property
     def is_settled(self) -> bool:
-        """True if nothing speaks for a rebootstrap."""
+        """True if no rebootstrap is due, now or later."""
         return self._recovery.due >= FOREVER
 
     def brokers_are_wrong(self) -> None:
@@ -125,8 +125,8 @@ class AdminManager:
         Calls whose requests have ended are notified only here: the network thread is about to wait, so they find the
         GIL free.
         """
-        while self._told:
-            node_id, completed = self._told.popleft()
+        while self._handed_in:
+            node_id, completed = self._handed_in.popleft()
             if completed.error is not None:
                 # As of any answer that cannot be read: the stream can no longer be trusted.
                 self._connections.disconnect(node_id, ConnectionPurpose.MAIN, why=str(completed.error))

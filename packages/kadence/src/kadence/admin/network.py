@@ -43,7 +43,7 @@ class Network:
         trouble: the reason why no broker can be reached, if any. is_cut_off: no broker is connected at all.
         has_ended: the connections are closed. waiting: wakes each call that waits.
         grace: until when calls may wait once `stop` was called. has_thread: see `kadence.client.engine.Engine`.
-        direct: sends requests of calls on their own threads; None: it does not yet.
+        direct: sends requests of calls on their own threads; None until the network client is made.
         begins_again: whether bootstrap.servers are asked again when a broker says so.
     """
 
@@ -81,8 +81,10 @@ class Network:
         """Send these requests. The shell of the call sends them with `send_off`.
 
         Args:
-            directly: the only one may be sent by this thread, which then waits for it (`DirectCalls`). Then the result
-                is not None.
+            directly: this thread may send the only one itself, and then waits for its answer (`DirectCalls`).
+
+        Returns:
+            The request that this thread has sent; None: the network thread sends them.
         """
         if directly and self.direct is not None and (sent := self.direct.ask(asked)) is not None:
             return sent

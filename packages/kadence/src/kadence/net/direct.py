@@ -179,7 +179,7 @@ class DirectWay:
         return form
 
     def ask_for(self, turn: int, frame: bytearray, begin: bytes, request: Any) -> Asked | None:
-        """As `ask`, of a request whose plain answer begins so, with any length and correlation id.
+        """As `OffsetForm.ask`, for a request whose plain answer begins so, with any length and correlation id.
 
         It is kept for the thread that waits for it (`Asked.enter`), and is not plain as long as none does.
         """

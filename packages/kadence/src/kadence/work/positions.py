@@ -54,7 +54,8 @@ class Reading(Protocol):
     def fetch_epochs_of_known(self) -> Mapping[TopicPartition, int]:
         """The same, without partitions whose topic was deleted, as far as the consumer knows.
 
-        A transaction commits by topic name: offsets of a deleted topic would count for the next topic of its name.
+        Before Kafka 4.4 a transaction commits by topic name: offsets of a deleted topic would count for the next topic
+        of its name.
         """
 
     def topic_ids(self, read: Mapping[TopicPartition, ReadOffset]) -> dict[str, bytes]:
