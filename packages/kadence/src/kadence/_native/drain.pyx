@@ -377,7 +377,7 @@ class Intake:
         return OffsetForm(self, frame, at, answer, flag)
 
     def ask_for(self, turn: cython.uint, frame: bytearray, begin: bytes, request: object) -> Asked | None:
-        """As `ask`, of a request whose plain answer begins so, and is kept for whoever waits for it.
+        """As `OffsetForm.ask`, for a request whose plain answer begins so, and is kept for whoever waits for it.
 
         Args:
             begin: with its length and any correlation id, of which the length is not compared.
